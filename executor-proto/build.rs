@@ -1,0 +1,27 @@
+//! Compiles the protocol without `protoc`.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a build script reads OUT_DIR and writes there"
+)]
+
+use prost::Message as _;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    const PROTOS: [&str; 3] = [
+        "executor/v1/machine.proto",
+        "executor/v1/process.proto",
+        "executor/v1/session.proto",
+    ];
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(PROTOS, ["proto"])?;
+    let out = std::path::PathBuf::from(
+        std::env::var_os("OUT_DIR").ok_or("OUT_DIR is set by cargo for build scripts")?,
+    );
+    std::fs::write(out.join("executor.v1.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure()
+        .bytes(".executor.v1.OutputPage.data")
+        .bytes(".executor.v1.WriteStdinRequest.data")
+        .compile_fds(descriptors)?;
+    Ok(())
+}
