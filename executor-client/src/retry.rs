@@ -1,0 +1,299 @@
+//! Which call is repeated after which failure, and how long.
+//!
+//! | call | never sent | connection lost | machine shutting down | refused |
+//! |---|---|---|---|---|
+//! | GetMachine, GetSession, GetProcess, ListProcesses, ReadOutput | again | again | again | no |
+//! | OpenSession, KeepAlive, EndSession | again | again | again | no |
+//! | StartProcess | again, same id | again, same id | again, same id | no |
+//! | StreamOutput | again, from the cursor | again, from the cursor | again, from the cursor | no |
+//! | WriteStdin | again, same offset | again, same offset | again, same offset | no |
+//! | ResizeTerminal, RemoveProcess | again | again | again | no |
+//! | StopProcess: terminate, kill | again | again | again | no |
+//! | StopProcess: interrupt | again | **no** | again | no |
+//! | SignalProcess | again | **no** | again | no |
+//!
+//! - *Never sent*: there was no connection to send the request on.
+//! - *Connection lost*: it may have arrived and been carried out. Ids, offsets
+//!   and cursors make a repeat harmless; a signal has none of them, and a
+//!   program may tell two from one.
+//! - *Machine shutting down*: the machine said that it did nothing.
+//! - *Refused*: every other reason, above all `HOST_LOST` and
+//!   `START_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
+//!
+//! Repeats come after 20 ms, then twice as long each time, at most 2 s, each
+//! shortened at random by up to half, until the call's deadline.
+
+use std::time::Duration;
+
+use executor_proto::reason::Reason;
+use tokio::time::Instant;
+
+use crate::error::ClientError;
+
+/// How one call is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Time for the whole call with all repeats. A call that waits on the
+    /// machine (`wait`) gets its wait on top.
+    pub deadline: Duration,
+}
+
+impl Default for CallOptions {
+    /// 30 seconds: longer than a daemon needs to restart.
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The rows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Describes the machine.
+    GetMachine,
+    /// Opens or finds a session.
+    OpenSession,
+    /// Reads a session.
+    GetSession,
+    /// Renews a lease.
+    KeepAlive,
+    /// Ends a session.
+    EndSession,
+    /// Starts a process under the client's id.
+    StartProcess,
+    /// Reads a process.
+    GetProcess,
+    /// Lists processes.
+    ListProcesses,
+    /// Reads a page of output.
+    ReadOutput,
+    /// Follows the output from a cursor.
+    StreamOutput,
+    /// Writes input at an offset.
+    WriteStdin,
+    /// Sets a terminal's size.
+    ResizeTerminal,
+    /// Sends one signal.
+    SignalProcess,
+    /// Ends a process's tree.
+    StopProcess,
+    /// Interrupts a process, which may go on.
+    InterruptProcess,
+    /// Forgets a finished process.
+    RemoveProcess,
+}
+
+/// What the table says of one failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send the same request again.
+    Again,
+    /// Hand the failure to the caller.
+    GiveUp,
+}
+
+impl Call {
+    /// Every row.
+    pub const ALL: &[Self] = &[
+        Self::GetMachine,
+        Self::OpenSession,
+        Self::GetSession,
+        Self::KeepAlive,
+        Self::EndSession,
+        Self::StartProcess,
+        Self::GetProcess,
+        Self::ListProcesses,
+        Self::ReadOutput,
+        Self::StreamOutput,
+        Self::WriteStdin,
+        Self::ResizeTerminal,
+        Self::SignalProcess,
+        Self::StopProcess,
+        Self::InterruptProcess,
+        Self::RemoveProcess,
+    ];
+
+    /// A second arrival of the same request changes nothing.
+    fn harmless_twice(self) -> bool {
+        !matches!(self, Self::SignalProcess | Self::InterruptProcess)
+    }
+
+    /// Looks the failure up in the table.
+    #[must_use]
+    pub fn after(self, failure: &ClientError) -> Verdict {
+        let again = match failure {
+            ClientError::Unreachable { never_sent, .. } => *never_sent || self.harmless_twice(),
+            ClientError::Refused { reason, .. } => *reason == Reason::ShuttingDown,
+            ClientError::DeadlineExceeded { .. }
+            | ClientError::Foreign { .. }
+            | ClientError::Protocol(_)
+            | ClientError::Address(_) => false,
+        };
+        if again {
+            Verdict::Again
+        } else {
+            Verdict::GiveUp
+        }
+    }
+}
+
+/// The pauses between repeats.
+#[derive(Debug, Clone)]
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(20);
+    pub(crate) const LONGEST: Duration = Duration::from_secs(2);
+
+    pub(crate) fn new() -> Self {
+        Self { next: Self::FIRST }
+    }
+
+    /// The next pause: between half of it and all of it.
+    pub(crate) fn pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(Self::LONGEST);
+        let mut random = [0u8; 2];
+        // Without randomness the pause is merely not spread.
+        if getrandom::fill(&mut random).is_err() {
+            return pause;
+        }
+        let half = pause / 2;
+        half + half * u32::from(u16::from_le_bytes(random)) / u32::from(u16::MAX)
+    }
+}
+
+/// Makes attempts until one answers, the table says no, or the deadline is
+/// over. Dropping the future abandons the attempt that is under way; what it
+/// asked for may still be done.
+pub(crate) async fn attempts<T, F, Fut>(
+    call: Call,
+    deadline: Duration,
+    mut attempt: F,
+) -> Result<T, ClientError>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, tonic::Status>>,
+{
+    // A deadline so far away that it cannot be expressed is none.
+    let end = Instant::now().checked_add(deadline);
+    let mut backoff = Backoff::new();
+    loop {
+        // A generated call is several kilobytes; boxed once here, the futures
+        // of all methods above stay small.
+        let sent = Box::pin(attempt());
+        let answer = match end {
+            Some(end) => match tokio::time::timeout_at(end, sent).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(ClientError::DeadlineExceeded { deadline }),
+            },
+            None => sent.await,
+        };
+        let failure = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(status) => ClientError::from_status(&status),
+        };
+        if call.after(&failure) == Verdict::GiveUp {
+            return Err(failure);
+        }
+        let wake = Instant::now() + backoff.pause();
+        if end.is_some_and(|end| wake >= end) {
+            return Err(failure);
+        }
+        tokio::time::sleep_until(wake).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost() -> ClientError {
+        ClientError::Unreachable {
+            message: "gone".into(),
+            never_sent: false,
+        }
+    }
+
+    fn refused(reason: Reason) -> ClientError {
+        ClientError::Refused {
+            reason,
+            message: "no".into(),
+            metadata: Default::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_never_sent_is_sent_again() {
+        let failure = ClientError::Unreachable {
+            message: "refused".into(),
+            never_sent: true,
+        };
+        for call in Call::ALL {
+            assert_eq!(call.after(&failure), Verdict::Again, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_signal_that_may_have_arrived_is_not_sent_again() {
+        for &call in Call::ALL {
+            let signal = matches!(call, Call::SignalProcess | Call::InterruptProcess);
+            let expected = if signal {
+                Verdict::GiveUp
+            } else {
+                Verdict::Again
+            };
+            assert_eq!(call.after(&lost()), expected, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_the_callers_to_decide() {
+        for &call in Call::ALL {
+            for &reason in Reason::ALL {
+                let expected = if reason == Reason::ShuttingDown {
+                    Verdict::Again
+                } else {
+                    Verdict::GiveUp
+                };
+                assert_eq!(
+                    call.after(&refused(reason)),
+                    expected,
+                    "{call:?} {reason:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_are_spread() {
+        let mut backoff = Backoff::new();
+        let mut whole = Backoff::FIRST;
+        for _ in 0..20 {
+            let pause = backoff.pause();
+            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} {whole:?}");
+            whole = (whole * 2).min(Backoff::LONGEST);
+        }
+        assert_eq!(whole, Backoff::LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_holds_over_all_attempts() {
+        let begin = Instant::now();
+        let deadline = Duration::from_secs(5);
+        let failure = attempts::<(), _, _>(Call::GetMachine, deadline, || async {
+            Err(tonic::Status::unavailable("gone"))
+        })
+        .await
+        .unwrap_err();
+        assert_eq!(failure.reason(), Some(Reason::Unreachable));
+        assert!(begin.elapsed() <= deadline);
+        let failure = attempts::<(), _, _>(Call::GetMachine, deadline, std::future::pending)
+            .await
+            .unwrap_err();
+        assert!(matches!(failure, ClientError::DeadlineExceeded { .. }));
+    }
+}
