@@ -1,0 +1,12 @@
+//! Files, by handle. So far: what working directories need.
+//!
+//! - [`roots`]: what a session may use, as opened directories.
+//! - [`resolve`]: a name becomes an opened directory below one of them, or a
+//!   typed refusal. Nothing behind the resolver takes a name.
+
+pub mod resolve;
+pub mod roots;
+mod walk;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! A command's whole tree of processes: started, watched, signalled, ended.
+//!
+//! ```text
+//! launch ─→ Launched { leader, tree }
+//!   leader: running ──wait──→ reaped (LeaderExit)
+//!   tree:   populated ──end, or by itself──→ empty ──release──→ forgotten
+//! ```
+//!
+//! Three means hold a tree together, strongest first: a cgroup of its own
+//! ([`StopMeans::Cgroup`]), a small subreaper between us and the leader
+//! ([`StopMeans::Reaper`]), and what `/proc` shows ([`StopMeans::BestEffort`]).
+//! One suite of tests runs over all three.
+//!
+//! Invariants:
+//! 1. No signal reaches a process that is not of the tree: the leader is
+//!    signalled by pidfd, its group only while the leader is unreaped, others
+//!    by a pidfd that was opened first and verified afterwards.
+//! 2. [`Tree::end`] returns when the tree is verified empty, or says what is
+//!    left, at most 5 seconds after the grace.
+//! 3. Nothing of the program around us is changed or used: no subreaper, no
+//!    SIGCHLD handler, no wait for "any child", no limit, no mask.
+//! 4. When the program around us dies, so do its trees: the reaper sees its
+//!    socket close; for cgroups in an embedding program a guard does.
+
+mod best_effort;
+mod containment;
+mod guard;
+mod in_cgroup;
+mod leader;
+mod means;
+mod proc;
+pub mod reaper;
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+pub use containment::{Containment, ContainmentSettings, Preferred};
+pub use leader::LeaderExit;
+pub use means::{EndMode, EndReport};
+
+use crate::process::control::SignalTarget;
+use crate::process::exit::{Member, Usage};
+#[cfg(doc)]
+use crate::process::snapshot::StopMeans;
+use leader::ChildWait;
+use means::Means;
+
+/// A program to launch, with everything that it is given.
+#[derive(Debug)]
+pub struct LaunchPlan {
+    /// Candidate paths, tried in order as execvp(3) does with `PATH`: a missing
+    /// one lets the next be tried, one without permission is remembered.
+    pub programs: Vec<CString>,
+    /// The arguments, the program's name first.
+    pub argv: Vec<CString>,
+    /// `NAME=value`.
+    pub envp: Vec<CString>,
+    /// The working directory, opened `O_PATH`.
+    pub cwd: Arc<OwnedFd>,
+    /// Descriptors 0 to 2.
+    pub stdio: ChildStdio,
+}
+
+/// Descriptors 0 to 2 of a program.
+#[derive(Debug)]
+pub enum ChildStdio {
+    /// These, closed on our side once the program runs.
+    Pipe {
+        /// 0
+        stdin: OwnedFd,
+        /// 1
+        stdout: OwnedFd,
+        /// 2
+        stderr: OwnedFd,
+    },
+    /// A terminal, which becomes the controlling one of the program's session.
+    Terminal {
+        /// As `/dev/pts/7`.
+        path: CString,
+    },
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Launched {
+    /// Of the leader.
+    pub pid: u32,
+    /// To wait for it. Must be waited for, or a zombie stays.
+    pub leader: Leader,
+    /// To signal and end all of it.
+    pub tree: Tree,
+}
+
+/// Waits for the end of a leader.
+#[derive(Debug)]
+pub struct Leader {
+    state: LeaderState,
+    means: Arc<dyn Means>,
+}
+
+#[derive(Debug)]
+enum LeaderState {
+    /// Our child.
+    Child(ChildWait),
+    /// The child of a reaper, which tells.
+    Told(watch::Receiver<Option<LeaderExit>>),
+    Ended(LeaderExit),
+}
+
+impl Leader {
+    /// Waits until the leader has ended, reaps it, and returns how it ended;
+    /// the same again when it is called again. Cancel safe.
+    pub async fn wait(&mut self) -> LeaderExit {
+        let exit = match &mut self.state {
+            LeaderState::Ended(exit) => return *exit,
+            LeaderState::Child(child) => child.wait(|| self.means.leader_ended()).await,
+            LeaderState::Told(told) => match told.wait_for(Option::is_some).await {
+                Ok(exit) => exit.unwrap_or_else(LeaderExit::lost),
+                Err(_) => LeaderExit::lost(),
+            },
+        };
+        let exit = LeaderExit {
+            usage: Usage {
+                cgroup_peak: self.means.peak(),
+                ..exit.usage
+            },
+            ..exit
+        };
+        // Closes the descriptor, if there was one.
+        self.state = LeaderState::Ended(exit);
+        exit
+    }
+}
+
+/// A command's tree. Cheap to clone; all clones mean the same tree.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    means: Arc<dyn Means>,
+}
+
+impl Tree {
+    /// Sends one signal, 1 to 64, once. Does not block. False when the leader
+    /// was already reaped, so that nobody could be signalled safely.
+    #[must_use]
+    pub fn signal(&self, to: SignalTarget, signal: i32) -> bool {
+        self.means.signal(to, signal)
+    }
+
+    /// All of the tree that is alive; a leader that has ended is not among
+    /// them. Reads `/proc` or a cgroup: tens of microseconds a member.
+    #[must_use]
+    pub fn members(&self) -> Vec<Member> {
+        self.means.members()
+    }
+
+    /// What outlives the leader; asked once, when it has ended.
+    #[must_use]
+    pub fn residue(&self) -> Vec<Member> {
+        self.means.residue()
+    }
+
+    /// What the leader has used so far, or in all once it was reaped.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.means.usage()
+    }
+
+    /// Ends the whole tree and returns when it is verified empty, or at the
+    /// latest 5 seconds after the grace. Repeating is safe, also at the same
+    /// time with another mode. Cancel safe: dropped at any point it has sent
+    /// what it has sent and goes no further.
+    pub async fn end(&self, mode: EndMode) -> EndReport {
+        means::end(&*self.means, mode).await
+    }
+
+    /// The process is forgotten and its tree is empty: gives back what held
+    /// it. Other clones find an empty tree from now on.
+    pub fn release(self) {
+        self.means.release();
+    }
+}
