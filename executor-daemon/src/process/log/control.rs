@@ -27,6 +27,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::layout::{CONTROL, COUNTS, Extent, Layout};
+use crate::sys::shm::{SharedMemory, SharedView, Words};
 
 const WORDS: usize = CONTROL / 8;
 const GENERATION: usize = 0;
@@ -80,37 +81,40 @@ impl View {
     }
 }
 
-/// A control block in the mapping.
+/// A control block in a mapping, as readers use it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Control<'a> {
-    words: &'a [AtomicU64; WORDS],
+    words: Words<'a, WORDS>,
 }
 
 impl<'a> Control<'a> {
-    pub(super) fn new(words: &'a [AtomicU64; WORDS]) -> Self {
-        Self { words }
+    /// The one of `slot`.
+    pub(super) fn new(memory: &'a SharedView, layout: &Layout, slot: usize) -> Self {
+        Self {
+            words: memory.words(layout.control(slot)),
+        }
     }
 
     pub(super) fn generation(&self) -> u64 {
-        self.words[GENERATION].load(Ordering::Acquire)
+        self.words.acquire(GENERATION)
     }
 
     /// Looks at the log, if it still is of this generation.
     pub(super) fn view(&self, layout: &Layout, generation: u64) -> Option<View> {
         loop {
-            let edges = self.words[EDGES].load(Ordering::Acquire);
+            let edges = self.words.acquire(EDGES);
             let edge = self.edge(edges);
             // Flags before the end: with the exit seen, all that was written
             // before it is, too. (`separate` is looked at again below.)
-            let state = self.words[FLAGS].load(Ordering::Acquire);
+            let state = self.words.acquire(FLAGS);
             // The end after the edges, which never lie behind it.
-            let end = self.words[END].load(Ordering::Acquire);
-            let separate = self.words[FLAGS].load(Ordering::Relaxed) & SEPARATE;
+            let end = self.words.acquire(END);
+            let separate = self.words.load(FLAGS) & SEPARATE;
             fence(Ordering::Acquire);
-            if self.words[GENERATION].load(Ordering::Relaxed) != generation {
+            if self.words.load(GENERATION) != generation {
                 return None;
             }
-            if self.words[EDGES].load(Ordering::Relaxed) == edges {
+            if self.words.load(EDGES) == edges {
                 return Some(View {
                     edges,
                     flags: state | separate,
@@ -123,33 +127,55 @@ impl<'a> Control<'a> {
 
     /// The same for who alone changes it.
     pub(super) fn own_view(&self, layout: &Layout) -> View {
-        let edges = self.words[EDGES].load(Ordering::Relaxed);
+        let edges = self.words.load(EDGES);
         let edge = self.edge(edges);
-        let end = self.words[END].load(Ordering::Relaxed);
         View {
             edges,
-            flags: self.words[FLAGS].load(Ordering::Relaxed),
+            flags: self.words.load(FLAGS),
             edge,
-            extent: extent(layout, end, edge),
+            extent: extent(layout, self.words.load(END), edge),
         }
     }
 
     pub(super) fn newlines(&self) -> u64 {
-        self.words[NEWLINES].load(Ordering::Relaxed)
+        self.words.load(NEWLINES)
     }
 
     pub(super) fn head_newlines(&self) -> u64 {
-        self.words[HEAD_NEWLINES].load(Ordering::Relaxed)
+        self.words.load(HEAD_NEWLINES)
+    }
+
+    pub(super) fn count(&self, index: usize) -> u64 {
+        self.words.load(FIRST_COUNT + index)
+    }
+
+    fn edge(&self, edges: u64) -> Edge {
+        let first = first_word_of_edge(edges);
+        Edge {
+            floor: self.words.load(first),
+            head_from: self.words.load(first + 1),
+            newlines_before_floor: self.words.load(first + 2),
+            newlines_before_head: self.words.load(first + 3),
+        }
+    }
+}
+
+/// A control block as its writer uses it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ControlMut<'a> {
+    words: &'a [AtomicU64; WORDS],
+}
+
+impl<'a> ControlMut<'a> {
+    /// The one of `slot`.
+    pub(super) fn new(memory: &'a SharedMemory, layout: &Layout, slot: usize) -> Self {
+        Self {
+            words: memory.atomics(layout.control(slot)),
+        }
     }
 
     pub(super) fn set_head_newlines(&self, newlines: u64) {
         self.words[HEAD_NEWLINES].store(newlines, Ordering::Relaxed);
-    }
-
-    pub(super) fn count(&self, index: usize) -> u64 {
-        self.words
-            .get(FIRST_COUNT + index)
-            .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_count(&self, index: usize, newlines: u64) {
@@ -205,21 +231,6 @@ impl<'a> Control<'a> {
         fence(Ordering::SeqCst);
         for word in self.words.iter().skip(GENERATION + 1) {
             word.store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn edge(&self, edges: u64) -> Edge {
-        let first = first_word_of_edge(edges);
-        let word = |index: usize| {
-            self.words
-                .get(first + index)
-                .map_or(0, |word| word.load(Ordering::Relaxed))
-        };
-        Edge {
-            floor: word(0),
-            head_from: word(1),
-            newlines_before_floor: word(2),
-            newlines_before_head: word(3),
         }
     }
 }

@@ -19,6 +19,8 @@
 //! 2. Retained are the head, from `head_from` on, and the newest `retained`
 //!    bytes at or above `head` and `floor`.
 
+use serde::{Deserialize, Serialize};
+
 /// Counts of newlines that a log keeps: one for each block of its ring.
 pub(super) const COUNTS: usize = 32;
 /// Blocks into which the memory of a ring is divided; fewer than [`COUNTS`], so
@@ -26,9 +28,13 @@ pub(super) const COUNTS: usize = 32;
 const BLOCKS: usize = 20;
 /// Bytes of a control block.
 pub(super) const CONTROL: usize = 512;
+/// Most logs in one segment.
+pub(super) const SLOTS: usize = 64;
+/// Largest size that a geometry may come with from elsewhere, in bytes.
+const LARGEST: usize = 1 << 32;
 
 /// Sizes of a log. In bytes; all of them at least 1 (less counts as 1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// First bytes of the output, which are kept for good.
     pub head: usize,
@@ -36,7 +42,7 @@ pub struct Geometry {
     pub retained: usize,
     /// Largest single write; memory of the ring beyond `retained`.
     pub slack: usize,
-    /// Logs in one segment.
+    /// Logs in one segment; at most 64 (more count as 64).
     pub slots: usize,
 }
 
@@ -79,7 +85,7 @@ impl Layout {
             head: geometry.head.max(1),
             retained: geometry.retained.max(1),
             slack: geometry.slack.max(1),
-            slots: geometry.slots.max(1),
+            slots: geometry.slots.clamp(1, SLOTS),
         };
         let pages = |bytes: usize| bytes.next_multiple_of(page);
         // Bits are set in words of eight bytes.
@@ -97,6 +103,21 @@ impl Layout {
             ring,
             ring_bits,
         }
+    }
+
+    /// The layout of a segment that was made elsewhere; none for a geometry that
+    /// no segment has.
+    pub(super) fn checked(geometry: Geometry, page: usize) -> Option<Self> {
+        let Geometry {
+            head,
+            retained,
+            slack,
+            slots,
+        } = geometry;
+        let sizes = [head, retained, slack];
+        let possible =
+            sizes.iter().all(|size| (1..=LARGEST).contains(size)) && (1..=SLOTS).contains(&slots);
+        possible.then(|| Self::new(geometry, page))
     }
 
     /// Bytes of a segment.

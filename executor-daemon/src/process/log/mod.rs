@@ -6,7 +6,8 @@
 //!
 //! All that a reader needs lies in shared memory (`layout`, `control`), so that
 //! writer and readers may be different processes. [`LogStore`] hands that memory
-//! out and keeps all logs together within a bound.
+//! out and keeps all logs together within a bound. [`RemoteLogs`] reads it in
+//! another process, woken by a [`Doorbell`].
 //!
 //! ```text
 //! running ── publish_exit, publish_end ──► ended ── retire ──► retired ── drop ──► gone
@@ -22,22 +23,42 @@
 
 mod bell;
 mod control;
+mod doorbell;
+mod handover;
 mod layout;
 mod reader;
+mod remote;
 mod scratch;
 mod segment;
 mod store;
 mod streams;
+mod table;
 #[cfg(test)]
 mod tests;
+mod window;
 mod writer;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
+pub use self::doorbell::Doorbell;
+pub use self::handover::StoreState;
 pub use self::layout::Geometry;
 pub use self::reader::LogReader;
-pub use self::store::{DEFAULT_BUDGET, LogStore};
+pub use self::remote::RemoteLogs;
+pub use self::store::{DEFAULT_BUDGET, LogStore, SegmentFile};
 pub use self::writer::{LogWriter, RetiredLog};
+
+/// Names one log of a store, also to other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogAddress {
+    /// Id of its segment ([`SegmentFile`]).
+    pub segment: u64,
+    /// Its place there.
+    pub slot: u32,
+    /// Which of the logs that are there one after the other.
+    pub generation: u64,
+}
 
 /// Which of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

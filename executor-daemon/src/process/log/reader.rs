@@ -10,8 +10,10 @@ use std::sync::atomic::{Ordering, fence};
 use bytes::BytesMut;
 
 use super::control::View;
-use super::segment::{Place, Slot};
-use super::{Gap, LogStatus, Page, PageHead, ReadError, Run, Stream};
+use super::remote::RemoteSlot;
+use super::segment::Slot;
+use super::window::Window;
+use super::{Gap, LogAddress, LogStatus, Page, PageHead, ReadError, Run, Stream};
 
 /// Most runs of one page; it ends where there would be more.
 const RUNS: usize = 1024;
@@ -21,16 +23,41 @@ const TRIES_AT_EDGE: usize = 4;
 /// How often then at a distance from it.
 const TRIES_BEHIND: usize = 4;
 
-/// Reads one log. Any number of readers, each with its own cursor. Cheap to
-/// clone.
+/// Reads one log, of this process or of another ([`super::RemoteLogs`]). Any
+/// number of readers, each with its own cursor. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LogReader {
-    slot: Arc<Slot>,
+    source: Source,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    /// With the writer in this process. The log lives as long.
+    Local(Arc<Slot>),
+    /// With the writer in another. How long the log lives is decided there.
+    Remote(RemoteSlot),
 }
 
 impl LogReader {
-    pub(super) fn new(slot: Arc<Slot>) -> Self {
-        Self { slot }
+    pub(super) fn local(slot: Arc<Slot>) -> Self {
+        Self {
+            source: Source::Local(slot),
+        }
+    }
+
+    pub(super) fn remote(slot: RemoteSlot) -> Self {
+        Self {
+            source: Source::Remote(slot),
+        }
+    }
+
+    /// What names this log to other processes.
+    #[must_use]
+    pub fn address(&self) -> LogAddress {
+        match &self.source {
+            Source::Local(slot) => slot.address(),
+            Source::Remote(slot) => slot.address(),
+        }
     }
 
     /// Where the log stands.
@@ -110,8 +137,11 @@ impl LogReader {
     /// Waits until the status differs from `seen`, or the log is gone.
     /// Cancel safe.
     pub async fn changed(&self, seen: LogStatus) {
-        let bell = &self.slot.place.state().bell;
-        bell.wait_until(|| self.status() != Ok(seen)).await;
+        let changed = || self.status() != Ok(seen);
+        match &self.source {
+            Source::Local(slot) => slot.place.state().bell.wait_until(changed).await,
+            Source::Remote(slot) => slot.wait_until(changed).await,
+        }
     }
 
     /// One attempt at a page; `None` when it was overtaken.
@@ -122,7 +152,7 @@ impl LogReader {
         keep_away: bool,
         buffer: &mut BytesMut,
     ) -> Result<Option<PageHead>, ReadError> {
-        let place = &self.slot.place;
+        let window = self.window();
         let view = self.view()?;
         let extent = view.extent;
         let end = extent.end;
@@ -131,7 +161,7 @@ impl LogReader {
         }
         let mut start = extent.next_retained(cursor);
         if keep_away && start > cursor && start >= extent.head {
-            let geometry = place.layout().geometry;
+            let geometry = window.layout.geometry;
             let distance = geometry.slack.min(geometry.retained.div_ceil(2));
             start = end.min(start + distance as u64);
         }
@@ -139,20 +169,20 @@ impl LogReader {
         let stop = start + available.min(max as u64);
 
         let first = buffer.len();
-        for piece in place.layout().pieces(start, stop) {
-            place
-                .memory()
-                .append_to(place.bytes(piece), piece.length, buffer);
+        for piece in window.layout.pieces(start, stop) {
+            window
+                .memory
+                .append_to(window.bytes(piece), piece.length, buffer);
         }
         let mut runs = Vec::new();
         if view.separate() {
-            runs = runs_of(place, start, stop);
+            runs = runs_of(window, start, stop);
             let length = runs.iter().map(|run| run.length).sum::<usize>();
             buffer.truncate(first + length);
         }
         let mut gap = None;
         if cursor < start {
-            gap = Some(Count::take(place, &view, cursor, start));
+            gap = Some(Count::take(window, &view, cursor, start));
         }
 
         // What follows is decided by what was true after the bytes were copied.
@@ -163,7 +193,7 @@ impl LogReader {
         }
         let gap = match gap {
             None => None,
-            Some(count) => match count.check(place, &view, &after) {
+            Some(count) => match count.check(window, &view, &after) {
                 None if !keep_away => return Ok(None),
                 newlines => Some(Gap {
                     from: cursor,
@@ -188,20 +218,29 @@ impl LogReader {
     }
 
     fn view(&self) -> Result<View, ReadError> {
-        let place = &self.slot.place;
-        place
-            .control()
-            .view(place.layout(), self.slot.generation)
-            .ok_or(ReadError::Gone)
+        let (window, generation) = match &self.source {
+            Source::Local(slot) => (slot.place.window(), slot.generation),
+            Source::Remote(slot) if slot.is_lost() => return Err(ReadError::Gone),
+            Source::Remote(slot) => (slot.window(), slot.generation()),
+        };
+        let view = window.control().view(window.layout, generation);
+        view.ok_or(ReadError::Gone)
+    }
+
+    fn window(&self) -> Window<'_> {
+        match &self.source {
+            Source::Local(slot) => slot.place.window(),
+            Source::Remote(slot) => slot.window(),
+        }
     }
 }
 
 /// The streams of the bytes from `start` on, as far as a page may have them.
-fn runs_of(place: &Place, start: u64, stop: u64) -> Vec<Run> {
+fn runs_of(window: Window<'_>, start: u64, stop: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for mut piece in place.layout().pieces(start, stop) {
+    for mut piece in window.layout.pieces(start, stop) {
         while piece.length > 0 {
-            let (stderr, length) = place.run(piece);
+            let (stderr, length) = window.run(piece);
             let stream = if stderr {
                 Stream::Stderr
             } else {
@@ -230,8 +269,8 @@ struct Count {
 }
 
 impl Count {
-    fn take(place: &Place, view: &View, from: u64, to: u64) -> Self {
-        let (control, layout) = (place.control(), place.layout());
+    fn take(window: Window<'_>, view: &View, from: u64, to: u64) -> Self {
+        let (control, layout) = (window.control(), window.layout);
         let head_full = view.extent.end >= view.extent.head;
         let known = |offset: u64| {
             if offset == 0 {
@@ -251,7 +290,7 @@ impl Count {
             // From the next count back: all bytes up to it are retained.
             let counted = layout.next_count(to);
             let (newlines, offset) = (counted <= view.extent.end).then(|| known(counted))??;
-            Some((newlines.wrapping_sub(place.newlines(to, counted)), offset))
+            Some((newlines.wrapping_sub(window.newlines(to, counted)), offset))
         });
         Self {
             before: known(from),
@@ -261,14 +300,14 @@ impl Count {
 
     /// The count of the gap, `Some(None)` where it is not known; `None` when the
     /// log went on too far meanwhile.
-    fn check(self, place: &Place, view: &View, after: &View) -> Option<Option<u64>> {
+    fn check(self, window: Window<'_>, view: &View, after: &View) -> Option<Option<u64>> {
         if !after.same_edges(view) {
             return None;
         }
         let lives = |counted: (u64, Option<u64>)| {
             let (newlines, offset) = counted;
             let lives =
-                offset.is_none_or(|offset| place.layout().count_lives(offset, after.extent.end));
+                offset.is_none_or(|offset| window.layout.count_lives(offset, after.extent.end));
             lives.then_some(newlines)
         };
         let (Some(before), Some(behind)) =

@@ -5,14 +5,18 @@
 //! and is told that the log is gone.
 
 use std::io;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use super::LogAddress;
 use super::bell::Bell;
-use super::control::{Control, Edge};
+use super::control::{Control, ControlMut, Edge};
+use super::doorbell::Spot;
 use super::layout::{Footprint, Layout, Piece};
 use super::store::Shared;
 use super::streams;
+use super::window::Window;
 use crate::sys::shm::SharedMemory;
 
 /// What is known of a slot beside what its readers need.
@@ -49,22 +53,54 @@ impl Ask {
 /// The shared memory of many logs.
 #[derive(Debug)]
 pub(super) struct Segment {
+    /// Never used again.
     pub(super) id: u64,
+    /// The lowest that was free; used again once the segment is gone.
+    pub(super) number: u32,
     pub(super) layout: Layout,
     memory: SharedMemory,
     states: Box<[SlotState]>,
+    /// Made when it is first asked for.
+    read_only: OnceLock<Arc<OwnedFd>>,
 }
 
 impl Segment {
-    pub(super) fn create(id: u64, layout: Layout) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn create(id: u64, number: u32, layout: Layout) -> io::Result<Self> {
+        let memory = SharedMemory::create("executor-logs", layout.segment())?;
+        Ok(Self::new(id, number, layout, memory))
+    }
+
+    /// A segment that was made elsewhere.
+    pub(super) fn adopt(id: u64, number: u32, layout: Layout, file: OwnedFd) -> io::Result<Self> {
+        let memory = SharedMemory::map(file, layout.segment())?;
+        Ok(Self::new(id, number, layout, memory))
+    }
+
+    fn new(id: u64, number: u32, layout: Layout, memory: SharedMemory) -> Self {
+        Self {
             id,
+            number,
             layout,
-            memory: SharedMemory::create("executor-logs", layout.segment())?,
+            memory,
             states: (0..layout.geometry.slots)
                 .map(|_| SlotState::default())
                 .collect(),
-        })
+            read_only: OnceLock::new(),
+        }
+    }
+
+    /// The memory's file, open for reading and writing.
+    pub(super) fn file(&self) -> &Arc<OwnedFd> {
+        self.memory.file()
+    }
+
+    /// The same, open for reading only.
+    pub(super) fn read_only(&self) -> io::Result<Arc<OwnedFd>> {
+        if let Some(file) = self.read_only.get() {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.memory.reopen_read_only()?);
+        Ok(Arc::clone(self.read_only.get_or_init(|| file)))
     }
 
     #[cfg(test)]
@@ -96,9 +132,31 @@ impl Place {
         &self.segment.memory
     }
 
+    /// What its readers see.
+    pub(super) fn window(&self) -> Window<'_> {
+        Window {
+            memory: self.memory(),
+            layout: self.layout(),
+            slot: self.index,
+        }
+    }
+
+    /// What a doorbell calls it.
+    pub(super) fn spot(&self) -> Spot {
+        Spot {
+            number: self.segment.number,
+            // It is below 64.
+            slot: u32::try_from(self.index).unwrap_or(u32::MAX),
+        }
+    }
+
     pub(super) fn control(&self) -> Control<'_> {
-        let at = self.layout().control(self.index);
-        Control::new(self.segment.memory.atomics(at))
+        self.window().control()
+    }
+
+    /// For who alone changes the log.
+    pub(super) fn control_mut(&self) -> ControlMut<'_> {
+        ControlMut::new(self.memory(), self.layout(), self.index)
     }
 
     #[expect(
@@ -119,18 +177,13 @@ impl Place {
         streams::mark(self.memory(), words, piece.at, piece.length, stderr);
     }
 
-    /// How many of the first bytes of a piece came from the same stream, and
-    /// whether that is standard error.
-    pub(super) fn run(&self, piece: Piece) -> (bool, usize) {
-        let words = self.layout().bits(self.index, piece.in_head);
-        streams::run(self.memory(), words, piece.at, piece.length)
-    }
-
-    /// Newlines from `from` to `to`, which must be retained.
-    pub(super) fn newlines(&self, from: u64, to: u64) -> u64 {
+    /// Newlines from `from` to `to`, which lie in the memory. For who alone
+    /// changes the log.
+    pub(super) fn own_newlines(&self, from: u64, to: u64) -> u64 {
+        let memory = self.memory();
         self.layout()
             .pieces(from, to)
-            .map(|piece| self.memory().count(self.bytes(piece), piece.length, b'\n'))
+            .map(|piece| memory.count_own(self.bytes(piece), piece.length, b'\n'))
             .sum()
     }
 
@@ -145,7 +198,7 @@ impl Place {
         let control = self.control();
         let view = control.own_view(self.layout());
         if view.extent.tail_start() < view.extent.end {
-            control.set_edge(Edge {
+            self.control_mut().set_edge(Edge {
                 floor: view.extent.end,
                 newlines_before_floor: control.newlines(),
                 ..view.edge
@@ -161,7 +214,7 @@ impl Place {
         let head_end = view.extent.head_end();
         if view.extent.head_from < head_end {
             let full = view.extent.end >= view.extent.head;
-            control.set_edge(Edge {
+            self.control_mut().set_edge(Edge {
                 head_from: head_end,
                 newlines_before_head: if full {
                     control.head_newlines()
@@ -172,6 +225,14 @@ impl Place {
             });
             self.punch(self.layout().head_area(self.index));
         }
+    }
+
+    /// Ends a log that nobody has taken over, and gives its memory back; not when
+    /// that fails.
+    pub(super) fn clear(&self) -> bool {
+        self.control_mut().begin_next_generation();
+        // Whatever its control block says: it may have been left like this.
+        self.punch(self.layout().slot_area(self.index))
     }
 
     fn punch(&self, (at, length): (usize, usize)) -> bool {
@@ -202,6 +263,14 @@ impl Slot {
         }
     }
 
+    pub(super) fn address(&self) -> LogAddress {
+        LogAddress {
+            segment: self.place.segment.id,
+            slot: self.place.spot().slot,
+            generation: self.generation,
+        }
+    }
+
     /// Forgets the log and gives its memory back, once. Only when it has no
     /// writer any more.
     pub(super) fn give_back(&self) {
@@ -212,7 +281,7 @@ impl Slot {
         self.shared.forget(&self.place);
         let place = &self.place;
         let (footprint, layout) = (place.footprint(), place.layout());
-        place.control().begin_next_generation();
+        place.control_mut().begin_next_generation();
         // A hole costs the more the longer it is, and most logs are short.
         let clean = match (footprint.head, footprint.tail) {
             (0, 0) => true,
@@ -220,7 +289,7 @@ impl Slot {
             _ => place.punch(layout.slot_area(place.index)),
         };
         self.shared.charge(place, 0);
-        place.state().bell.ring();
+        self.shared.ring(place);
         // Old bits would give the next log wrong streams: better one slot lost.
         if clean {
             self.shared.release(place);

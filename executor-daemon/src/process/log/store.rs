@@ -12,17 +12,21 @@
 //! mark, calls the writer's `wake`, and the writer gives the memory up the next
 //! time it does anything. Until then what was asked for counts as given.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 
 use tokio::sync::Notify;
 
+use super::doorbell::{Attached, Doorbell};
 use super::layout::{Geometry, Layout};
 use super::reader::LogReader;
 use super::scratch::Scratches;
-use super::segment::{Ask, Key, Place, Segment, Slot};
+#[cfg(test)]
+use super::segment::Segment;
+use super::segment::{Ask, Key, Place, Slot};
+use super::table::Table;
 use super::writer::LogWriter;
 
 /// Memory of all logs by default: 1 GiB.
@@ -31,22 +35,30 @@ pub const DEFAULT_BUDGET: u64 = 1 << 30;
 /// Makes logs. Cheap to clone; all clones share one budget.
 #[derive(Debug, Clone)]
 pub struct LogStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What another process needs to read the logs of a segment.
+#[derive(Debug, Clone)]
+pub struct SegmentFile {
+    /// Names the segment; never used again by the same store.
+    pub id: u64,
+    /// Stands for it in a [`Doorbell`]; below 16,384, and used again once the
+    /// segment is gone.
+    pub number: u32,
+    /// Sizes of its logs.
+    pub geometry: Geometry,
+    /// Its memory, open for reading only.
+    pub file: Arc<OwnedFd>,
 }
 
 impl LogStore {
     /// A store without any log, which has taken no memory. `budget` is in bytes.
     #[must_use]
     pub fn new(geometry: Geometry, budget: u64) -> Self {
-        let shared = Shared {
-            layout: Layout::new(geometry, rustix::param::page_size()),
-            budget,
-            used: AtomicU64::new(0),
-            scratches: Scratches::default(),
-            inner: Mutex::default(),
-        };
+        let layout = Layout::new(geometry, rustix::param::page_size());
         Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(layout, budget, Table::default())),
         }
     }
 
@@ -54,11 +66,12 @@ impl LogStore {
     /// call [`LogWriter::shrink_if_asked`].
     ///
     /// # Errors
-    /// No memory or no descriptor for a further segment (one for each 64 logs).
+    /// No memory or no descriptor for a further segment (one for each 64 logs);
+    /// `OutOfMemory`, too, where there are 16,384 segments.
     pub fn create(&self, wake: Arc<Notify>) -> io::Result<(LogWriter, LogReader)> {
-        let place = self.shared.claim(wake)?;
+        let place = self.shared.lock().claim(self.shared.layout, wake)?;
         let slot = Arc::new(Slot::new(Arc::clone(&self.shared), place));
-        let reader = LogReader::new(Arc::clone(&slot));
+        let reader = LogReader::local(Arc::clone(&slot));
         Ok((LogWriter::new(slot), reader))
     }
 
@@ -68,10 +81,49 @@ impl LogStore {
         self.shared.used.load(Ordering::Relaxed)
     }
 
+    /// The ids of the segments that exist, in order. The memory of others is gone.
+    #[must_use]
+    pub fn live(&self) -> Vec<u64> {
+        self.shared.lock().segments.keys().copied().collect()
+    }
+
+    /// What is needed to read the logs of a segment elsewhere; `None` when there
+    /// is no such segment. Its descriptor is made once.
+    ///
+    /// # Errors
+    /// No descriptor, or no `/proc`.
+    pub fn segment(&self, id: u64) -> io::Result<Option<SegmentFile>> {
+        let segment = match self.shared.lock().segments.get(&id) {
+            Some(held) => Arc::clone(&held.segment),
+            None => return Ok(None),
+        };
+        Ok(Some(SegmentFile {
+            id,
+            number: segment.number,
+            geometry: segment.layout.geometry,
+            file: segment.read_only()?,
+        }))
+    }
+
+    /// From now on readers in another process are woken by this doorbell, and by
+    /// none that was attached before.
+    pub fn attach(&self, doorbell: Doorbell) {
+        let attached = &self.shared.attached;
+        attached.exchange(Some(doorbell));
+        // In this order: who makes a segment later finds the doorbell there.
+        let numbers = self.shared.lock().numbers.clone();
+        attached.announce(numbers.into_iter());
+    }
+
+    /// No reader in another process is woken any more.
+    pub fn detach(&self) {
+        self.shared.attached.exchange(None);
+    }
+
     #[cfg(test)]
     pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
-        let inner = self.shared.lock();
-        inner
+        let table = self.shared.lock();
+        table
             .segments
             .values()
             .map(|held| Arc::clone(&held.segment))
@@ -82,79 +134,36 @@ impl LogStore {
 /// What the logs of one store share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    layout: Layout,
+    /// Of segments made from now on.
+    pub(super) layout: Layout,
     budget: u64,
     used: AtomicU64,
     pub(super) scratches: Scratches,
+    attached: Attached,
     /// A plain mutex: taken when a log is made, retires or is forgotten and when
     /// memory is short; held for look-ups and for giving memory of retired logs
     /// back, which is why none of these can be forgotten and reused meanwhile.
     /// Never across an await or I/O.
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    made: u64,
-    segments: BTreeMap<u64, Held>,
-    /// Segments with free slots.
-    open: BTreeSet<u64>,
-    running: BTreeMap<Key, Running>,
-    /// By age of their retirement; only those that have memory to give.
-    retired: BTreeMap<u64, Place>,
-    retirements: u64,
-    /// What running logs were asked for and have not given yet.
-    asked: u64,
-}
-
-#[derive(Debug)]
-struct Held {
-    segment: Arc<Segment>,
-    free: Vec<usize>,
-}
-
-#[derive(Debug)]
-struct Running {
-    place: Place,
-    wake: Arc<Notify>,
-    asked: u64,
+    table: Mutex<Table>,
 }
 
 impl Shared {
-    /// Takes a free slot, of the oldest segment that has one.
-    fn claim(&self, wake: Arc<Notify>) -> io::Result<Place> {
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let id = match inner.open.first() {
-            Some(id) => *id,
-            None => {
-                let id = inner.made;
-                let segment = Arc::new(Segment::create(id, self.layout)?);
-                inner.made += 1;
-                let free = (0..self.layout.geometry.slots).rev().collect();
-                inner.segments.insert(id, Held { segment, free });
-                inner.open.insert(id);
-                id
-            }
-        };
-        let held = inner.segments.get_mut(&id);
-        let held = held.ok_or_else(|| io::Error::other("an open segment is held"))?;
-        let index = held.free.pop();
-        let index = index.ok_or_else(|| io::Error::other("an open segment has a free slot"))?;
-        if held.free.is_empty() {
-            inner.open.remove(&id);
+    pub(super) fn new(layout: Layout, budget: u64, table: Table) -> Self {
+        Self {
+            layout,
+            budget,
+            used: AtomicU64::new(0),
+            scratches: Scratches::default(),
+            attached: Attached::default(),
+            table: Mutex::new(table),
         }
-        let place = Place {
-            segment: Arc::clone(&held.segment),
-            index,
-        };
-        let running = Running {
-            place: place.clone(),
-            wake,
-            asked: 0,
-        };
-        inner.running.insert(place.key(), running);
-        Ok(place)
+    }
+
+    /// Wakes who waits for a change of the log, which is stored already.
+    pub(super) fn ring(&self, place: &Place) {
+        fence(Ordering::SeqCst);
+        place.state().bell.wake();
+        self.attached.ring(place.spot());
     }
 
     /// Counts what a log takes now.
@@ -176,17 +185,16 @@ impl Shared {
     pub(super) fn squeeze(&self) {
         let mut woken = Vec::new();
         {
-            let mut guard = self.lock();
-            let inner = &mut *guard;
+            let mut table = self.lock();
             while self
                 .used
                 .load(Ordering::Relaxed)
-                .saturating_sub(inner.asked)
+                .saturating_sub(table.asked)
                 > self.budget
             {
-                let gave = self.shrink_oldest(inner)
-                    || inner.ask_largest(Ask::Tail, &mut woken)
-                    || inner.ask_largest(Ask::All, &mut woken);
+                let gave = self.shrink_oldest(&mut table)
+                    || table.ask_largest(Ask::Tail, &mut woken)
+                    || table.ask_largest(Ask::All, &mut woken);
                 if !gave {
                     break;
                 }
@@ -197,8 +205,8 @@ impl Shared {
         }
     }
 
-    fn shrink_oldest(&self, inner: &mut Inner) -> bool {
-        let Some(oldest) = inner.retired.first_entry() else {
+    fn shrink_oldest(&self, table: &mut Table) -> bool {
+        let Some(oldest) = table.retired.first_entry() else {
             return false;
         };
         let place = oldest.get().clone();
@@ -209,26 +217,22 @@ impl Shared {
             oldest.remove();
         }
         self.charge(&place, place.footprint().sum());
-        place.state().bell.ring();
+        self.ring(&place);
         true
     }
 
     /// The writer gave up what it was asked for.
     pub(super) fn gave(&self, key: Key) {
-        let mut inner = self.lock();
-        inner.settle(key);
+        self.lock().settle(key);
     }
 
     /// A log has no writer any more.
     pub(super) fn retire(&self, place: &Place) {
         {
-            let mut inner = self.lock();
-            inner.settle(place.key());
-            if inner.running.remove(&place.key()).is_some() && place.footprint().sum() > 0 {
-                let age = inner.retirements;
-                inner.retirements += 1;
-                inner.retired.insert(age, place.clone());
-                place.state().retired_at.store(age, Ordering::Relaxed);
+            let mut table = self.lock();
+            if table.stop(place) && place.footprint().sum() > 0 {
+                let age = table.retirements;
+                table.retire(place, age);
             }
         }
         // What it was asked for and has not given is still to be had.
@@ -240,90 +244,16 @@ impl Shared {
     /// A retired log is about to be forgotten: its memory is not the store's to
     /// give up any more.
     pub(super) fn forget(&self, place: &Place) {
-        let age = place.state().retired_at.load(Ordering::Relaxed);
-        let mut inner = self.lock();
-        inner.settle(place.key());
-        inner.running.remove(&place.key());
-        if inner
-            .retired
-            .get(&age)
-            .is_some_and(|retired| retired.key() == place.key())
-        {
-            inner.retired.remove(&age);
-        }
+        self.lock().forget(place);
     }
 
-    /// A slot is free again. One segment without logs is kept, others go.
+    /// A slot is free again.
     pub(super) fn release(&self, place: &Place) {
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let id = place.segment.id;
-        let Some(held) = inner.segments.get_mut(&id) else {
-            return;
-        };
-        held.free.push(place.index);
-        inner.open.insert(id);
-        let slots = self.layout.geometry.slots;
-        if held.free.len() < slots {
-            return;
-        }
-        let mut empty = inner
-            .segments
-            .values()
-            .filter(|held| held.free.len() == slots);
-        if empty.nth(1).is_some() {
-            inner.segments.remove(&id);
-            inner.open.remove(&id);
-        }
+        self.lock().release(place);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing panics half-way through a change.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    /// Asks the running log that has most to give.
-    fn ask_largest(&mut self, ask: Ask, woken: &mut Vec<Arc<Notify>>) -> bool {
-        let largest = self
-            .running
-            .values_mut()
-            .filter_map(|running| {
-                // Its writer may be at work: an estimate, which is enough.
-                let footprint = running.place.footprint();
-                let gives = if ask == Ask::All {
-                    footprint.sum()
-                } else {
-                    footprint.tail
-                };
-                let more = gives.saturating_sub(running.asked);
-                (more > 0).then_some((more, running))
-            })
-            .max_by_key(|(more, _)| *more);
-        let Some((more, running)) = largest else {
-            return false;
-        };
-        running.asked += more;
-        self.asked += more;
-        running
-            .place
-            .state()
-            .asked
-            .fetch_max(ask as u8, Ordering::Release);
-        woken.push(Arc::clone(&running.wake));
-        true
-    }
-
-    fn settle(&mut self, key: Key) {
-        if let Some(running) = self.running.get_mut(&key) {
-            running
-                .place
-                .state()
-                .asked
-                .store(Ask::Nothing as u8, Ordering::Relaxed);
-            self.asked = self.asked.saturating_sub(running.asked);
-            running.asked = 0;
-        }
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

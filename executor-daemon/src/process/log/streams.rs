@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::sys::shm::SharedMemory;
+use crate::sys::shm::{SharedMemory, SharedView};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -25,8 +25,8 @@ pub(super) fn mark(memory: &SharedMemory, area: usize, at: usize, length: usize,
 
 /// The stream of the byte at `at`, and how many bytes of it follow, itself
 /// counted, at most `length`.
-pub(super) fn run(memory: &SharedMemory, area: usize, at: usize, length: usize) -> (bool, usize) {
-    let load = |word: usize| memory.atomics::<1>(area + word * 8)[0].load(Ordering::Relaxed);
+pub(super) fn run(memory: &SharedView, area: usize, at: usize, length: usize) -> (bool, usize) {
+    let load = |word: usize| memory.word(area + word * 8);
     let stderr = load(at / BITS) >> (at % BITS) & 1 == 1;
     let mut run = 0;
     for (word, mask) in words(at, length) {

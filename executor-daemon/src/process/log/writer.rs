@@ -29,14 +29,18 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
+    /// The writer goes on where the control block says that the log stands: at
+    /// its beginning, or where another writer has left it.
     pub(super) fn new(slot: Arc<Slot>) -> Self {
+        let control = slot.place.control();
+        let view = control.own_view(slot.place.layout());
         Self {
-            slot,
-            end: 0,
-            newlines: 0,
-            separate: false,
-            ended: false,
+            end: view.extent.end,
+            newlines: control.newlines(),
+            separate: view.separate(),
+            ended: view.ended(),
             retired: false,
+            slot,
         }
     }
 
@@ -85,16 +89,16 @@ impl LogWriter {
     /// Says that the process has exited. What was written before is readable by
     /// whoever sees the exit. Repeating it changes nothing.
     pub fn publish_exit(&mut self) {
-        self.slot.place.control().set_exited();
-        self.slot.place.state().bell.ring();
+        self.slot.place.control_mut().set_exited();
+        self.slot.shared.ring(&self.slot.place);
     }
 
     /// Says that no byte will follow. Repeating it changes nothing.
     pub fn publish_end(&mut self) {
         if !self.ended {
             self.ended = true;
-            self.slot.place.control().set_ended();
-            self.slot.place.state().bell.ring();
+            self.slot.place.control_mut().set_ended();
+            self.slot.shared.ring(&self.slot.place);
         }
     }
 
@@ -107,7 +111,7 @@ impl LogWriter {
     /// A reader of this log.
     #[must_use]
     pub fn reader(&self) -> LogReader {
-        LogReader::new(Arc::clone(&self.slot))
+        LogReader::local(Arc::clone(&self.slot))
     }
 
     /// Gives memory up if the store is short of it. To be called when the `wake`
@@ -127,7 +131,7 @@ impl LogWriter {
         // An ask for more that came meanwhile is lost here; the store finds its
         // sum too high again and repeats it.
         self.slot.shared.gave(place.key());
-        state.bell.ring();
+        self.slot.shared.ring(place);
     }
 
     /// Ends the output and leaves what is needed to keep the log readable.
@@ -166,7 +170,7 @@ impl LogWriter {
 
     fn publish(&mut self, piece: Piece, stream: Stream) {
         let place = &self.slot.place;
-        let control = place.control();
+        let control = place.control_mut();
         if stream == Stream::Stderr && !self.separate {
             // Bits never touched are zeros, so all before is standard output.
             self.separate = true;
@@ -178,19 +182,19 @@ impl LogWriter {
         self.newlines = self.count(piece.length as u64);
         self.end += piece.length as u64;
         control.publish(self.end, self.newlines);
-        place.state().bell.ring();
+        self.slot.shared.ring(place);
         self.charge();
     }
 
     /// Newlines up to `length` bytes behind the end, with the counts on the way.
     fn count(&self, length: u64) -> u64 {
         let (place, layout) = (&self.slot.place, self.slot.place.layout());
-        let control = place.control();
+        let control = place.control_mut();
         let stop = self.end + length;
         let (mut at, mut newlines) = (self.end, self.newlines);
         while at < stop {
             let next = layout.next_count(at).min(stop);
-            newlines += place.newlines(at, next);
+            newlines += place.own_newlines(at, next);
             if let Some(index) = layout.count_at(next) {
                 control.set_count(index, newlines);
                 if next == layout.head() {
@@ -237,10 +241,21 @@ pub struct RetiredLog {
 }
 
 impl RetiredLog {
+    pub(super) fn new(slot: Arc<Slot>) -> Self {
+        Self { slot }
+    }
+
+    /// How many logs of the store had retired before this one, roughly: memory
+    /// is taken back from the lowest first.
+    #[must_use]
+    pub fn age(&self) -> u64 {
+        self.slot.place.state().retired_at.load(Ordering::Relaxed)
+    }
+
     /// A reader of this log.
     #[must_use]
     pub fn reader(&self) -> LogReader {
-        LogReader::new(Arc::clone(&self.slot))
+        LogReader::local(Arc::clone(&self.slot))
     }
 }
 

@@ -1,16 +1,20 @@
 //! What the log promises, shown on small rings.
 
 mod budget;
+mod doorbell;
+mod handover;
 mod model;
 mod pages;
 mod race;
+mod remote;
 mod waking;
 
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use tokio::sync::Notify;
 
-use super::{Geometry, LogReader, LogStore, LogWriter, Page, ReadError};
+use super::{Doorbell, Geometry, LogReader, LogStore, LogWriter, Page, ReadError, RemoteLogs};
 
 /// A ring that a few bytes fill.
 const TINY: Geometry = Geometry {
@@ -27,6 +31,65 @@ fn log(geometry: Geometry) -> (LogWriter, LogReader) {
     LogStore::new(geometry, PLENTY)
         .create(Arc::new(Notify::new()))
         .expect("a log")
+}
+
+/// The same doorbell from its descriptors, as the other process has it.
+fn passed(doorbell: &Doorbell) -> Doorbell {
+    let [memory, event] = doorbell
+        .descriptors()
+        .map(|descriptor| descriptor.try_clone_to_owned().expect("a descriptor"));
+    Doorbell::from_descriptors(memory, event).expect("a doorbell")
+}
+
+/// Another process, which maps the memory again; nobody listens to its doorbell.
+fn elsewhere(store: &LogStore) -> RemoteLogs {
+    let doorbell = Doorbell::new().expect("a doorbell");
+    store.attach(passed(&doorbell));
+    RemoteLogs::new(doorbell)
+}
+
+/// A reader of the same log in the other process.
+fn reader_there(store: &LogStore, logs: &RemoteLogs, reader: &LogReader) -> LogReader {
+    let address = reader.address();
+    let segment = store.segment(address.segment).expect("a descriptor");
+    logs.add(&segment.expect("a segment")).expect("a mapping");
+    logs.reader(address).expect("a reader")
+}
+
+/// Listens on a thread of its own until dropped; then the logs are closed.
+struct Listener {
+    logs: RemoteLogs,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    fn start(logs: &RemoteLogs) -> Self {
+        let listening = logs.clone();
+        let thread = thread::spawn(move || {
+            runtime()
+                .block_on(listening.listen())
+                .expect("a listener that ends by itself");
+        });
+        Self {
+            logs: logs.clone(),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.logs.close();
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 /// All pages from `cursor` to the end as it is now.

@@ -123,8 +123,10 @@ fn geometries() -> impl Strategy<Value = Geometry> {
 }
 
 fn run(geometry: Geometry, steps: Vec<Step>, separate: bool) {
-    let (mut writer, first) = log(geometry);
-    let readers = [first.clone(), first, writer.reader()];
+    let store = LogStore::new(geometry, PLENTY);
+    let (mut writer, first) = store.create(Arc::default()).expect("a log");
+    let there = reader_there(&store, &elsewhere(&store), &first);
+    let readers = [first, writer.reader(), there];
     let mut model = Model::default();
     let mut cursors = [0_u64; 3];
     let mut seen = [0_u64; 3];
@@ -164,10 +166,13 @@ fn run(geometry: Geometry, steps: Vec<Step>, separate: bool) {
             }
             Step::Look { back, max } => {
                 let cursor = model.bytes.len().saturating_sub(back) as u64;
-                let page = readers[0].page(cursor, max).expect("a page");
-                model.check(geometry, &page, cursor, max);
+                for reader in &readers {
+                    let page = reader.page(cursor, max).expect("a page");
+                    model.check(geometry, &page, cursor, max);
+                }
             }
         }
+        assert_eq!(readers[0].status(), readers[2].status());
         let status = readers[0].status().expect("a status");
         let lost = (0..model.bytes.len())
             .filter(|at| !model.retained(geometry, *at))

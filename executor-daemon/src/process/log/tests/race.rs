@@ -53,9 +53,7 @@ fn stream_of(offset: u64, separate: bool) -> Stream {
 }
 
 fn follow(reader: &LogReader, seed: u64, separate: bool) -> u64 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
+    let runtime = runtime();
     let mut numbers = Numbers(seed);
     let (mut cursor, mut returned, mut missed) = (0, 0, 0);
     loop {
@@ -99,19 +97,29 @@ fn follow(reader: &LogReader, seed: u64, separate: bool) -> u64 {
 }
 
 fn race(geometry: Geometry, separate: bool, shrinks: bool) {
-    let (writer, reader) = log(geometry);
-    thread::scope(|scope| {
-        let readers: Vec<_> = (1..=3)
-            .map(|seed| {
-                let reader = reader.clone();
-                scope.spawn(move || follow(&reader, seed, separate))
-            })
-            .collect();
-        scope.spawn(move || write(writer, separate, shrinks));
-        for reader in readers {
-            assert!(reader.join().expect("a reader") >= PRODUCED);
+    for there in [false, true] {
+        let store = LogStore::new(geometry, PLENTY);
+        let (writer, mut reader) = store.create(Arc::default()).expect("a log");
+        let logs = elsewhere(&store);
+        let _listener = there.then(|| Listener::start(&logs));
+        // The writer's end of the log must outlive the readers.
+        let _kept = reader.clone();
+        if there {
+            reader = reader_there(&store, &logs, &reader);
         }
-    });
+        thread::scope(|scope| {
+            let readers: Vec<_> = (1..=3)
+                .map(|seed| {
+                    let reader = reader.clone();
+                    scope.spawn(move || follow(&reader, seed, separate))
+                })
+                .collect();
+            scope.spawn(move || write(writer, separate, shrinks));
+            for reader in readers {
+                assert!(reader.join().expect("a reader") >= PRODUCED);
+            }
+        });
+    }
 }
 
 #[test]
@@ -139,7 +147,12 @@ fn memory_given_up_under_a_reader_is_a_gap_and_never_a_wrong_byte() {
 #[test]
 fn invariant_2_what_was_written_before_the_exit_is_readable_when_the_exit_is_seen() {
     for round in 0..200 {
-        let (mut writer, reader) = log(TINY);
+        let store = LogStore::new(TINY, PLENTY);
+        let (mut writer, mut reader) = store.create(Arc::default()).expect("a log");
+        let _kept = reader.clone();
+        if round % 2 == 1 {
+            reader = reader_there(&store, &elsewhere(&store), &reader);
+        }
         thread::scope(|scope| {
             scope.spawn(move || {
                 writer.append(&record_bytes(0, 10 + round), Stream::Stdout);

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use super::super::Stream;
 use super::super::segment::Ask;
@@ -59,32 +60,44 @@ fn a_reader_that_waits_is_told_that_the_log_is_gone() {
 #[test]
 fn no_wake_up_is_lost_between_looking_and_waiting() {
     const ROUNDS: u64 = 5_000;
-    let (mut there, ping) = log(TINY);
-    let (mut back, pong) = log(TINY);
-    let follow = |reader: &LogReader, until: u64| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            loop {
-                let status = reader.status().expect("a status");
-                if status.end >= until {
-                    return;
-                }
-                reader.changed(status).await;
-            }
-        });
-    };
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            for round in 1..=ROUNDS {
-                follow(&ping, round);
-                back.append(b"o", Stream::Stdout);
-            }
-        });
-        for round in 1..=ROUNDS {
-            there.append(b"i", Stream::Stdout);
-            follow(&pong, round);
+    let store = LogStore::new(TINY, PLENTY);
+    for there in [false, true] {
+        let (mut out, mut ping) = store.create(Arc::default()).expect("a log");
+        let (mut back, mut pong) = store.create(Arc::default()).expect("a log");
+        // Both go over one doorbell, and its listener.
+        let logs = elsewhere(&store);
+        let _listener = Listener::start(&logs);
+        let _kept = (ping.clone(), pong.clone());
+        if there {
+            ping = reader_there(&store, &logs, &ping);
+            pong = reader_there(&store, &logs, &pong);
         }
-    });
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let runtime = runtime();
+                for round in 1..=ROUNDS {
+                    runtime.block_on(reach(&ping, round));
+                    back.append(b"o", Stream::Stdout);
+                }
+            });
+            let runtime = runtime();
+            for round in 1..=ROUNDS {
+                out.append(b"i", Stream::Stdout);
+                runtime.block_on(reach(&pong, round));
+            }
+        });
+    }
+}
+
+/// Waits until so many bytes were written.
+async fn reach(reader: &LogReader, end: u64) {
+    loop {
+        let status = reader.status().expect("a status");
+        if status.end >= end {
+            return;
+        }
+        let changed = reader.changed(status);
+        let woken = tokio::time::timeout(Duration::from_secs(60), changed).await;
+        woken.expect("a wake-up for each write");
+    }
 }
