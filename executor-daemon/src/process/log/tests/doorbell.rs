@@ -1,7 +1,7 @@
 //! Readers that wait in another process.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::task::{Context, Waker};
 
 use super::super::doorbell::SEGMENTS;
 use super::super::segment::Ask;
@@ -56,30 +56,13 @@ fn rung(doorbell: &Doorbell) -> Vec<(u32, u64)> {
     rung
 }
 
-async fn deadline<T>(future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(60), future).await;
-    done.expect("it was woken")
-}
-
 /// Waits on a thread of its own; returns when it has registered.
 fn waiting(setup: &Setup, reader: &LogReader) -> JoinHandle<Result<LogStatus, ReadError>> {
     let waits = |doorbell: &Doorbell| doorbell.waits(0) != 0;
     assert!(!waits(&setup.onlooker));
     let thread = wait_on_a_thread(reader);
-    while !waits(&setup.onlooker) {
-        thread::yield_now();
-    }
+    until(|| waits(&setup.onlooker));
     thread
-}
-
-fn wait_on_a_thread(reader: &LogReader) -> JoinHandle<Result<LogStatus, ReadError>> {
-    let reader = reader.clone();
-    let seen = reader.status().expect("a status");
-    thread::spawn(move || {
-        runtime().block_on(deadline(reader.changed(seen)));
-        assert_ne!(reader.status(), Ok(seen));
-        reader.status()
-    })
 }
 
 #[test]
@@ -143,9 +126,7 @@ fn only_the_slots_that_changed_are_rung_and_once() {
     let (mut other, here) = setup.store.create(Arc::default()).expect("a log");
     let quiet = reader_there(&setup.store, &setup.logs, &here);
     let threads = [waiting(&setup, &setup.reader), wait_on_a_thread(&quiet)];
-    while setup.onlooker.waits(0) != 0b11 {
-        thread::yield_now();
-    }
+    until(|| setup.onlooker.waits(0) == 0b11);
     setup.write();
     setup.write();
     assert_eq!(setup.rung(), [(0, 1)]);
@@ -187,9 +168,7 @@ fn a_waiting_reader_goes_on_waiting_at_the_doorbell_of_the_next_connection() {
         }
         setup.store.attach(passed(&next));
         setup.logs.connect(next);
-        while onlooker.waits(0) == 0 {
-            thread::yield_now();
-        }
+        until(|| onlooker.waits(0) != 0);
         assert_eq!(setup.onlooker.waits(0), 0, "the bit before is cleared");
         setup.writer.append(b"x", Stream::Stdout);
         let woken = tokio::task::spawn_blocking(|| thread.join());
@@ -198,6 +177,24 @@ fn a_waiting_reader_goes_on_waiting_at_the_doorbell_of_the_next_connection() {
             woken = deadline(woken) => woken.expect("a thread").expect("a wake-up").expect("a status"),
         };
     });
+}
+
+#[test]
+fn each_of_two_that_wait_for_one_log_moves_to_the_next_doorbell() {
+    let setup = Setup::new();
+    let seen = setup.reader.status().expect("a status");
+    let mut first = std::pin::pin!(setup.reader.changed(seen));
+    let mut second = std::pin::pin!(setup.reader.changed(seen));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    let next = Doorbell::new().expect("a doorbell");
+    setup.logs.connect(next.clone());
+    assert_eq!(next.waits(0), 0);
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert_eq!(next.waits(0), 1);
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert_eq!(next.waits(0), 1);
 }
 
 #[test]
@@ -213,6 +210,7 @@ fn bits_left_by_a_reading_process_that_died_cost_the_next_one_nothing() {
     assert_eq!(setup.rung(), [], "the doorbell before is not rung any more");
     let _listener = Listener::start(&logs);
     let thread = wait_on_a_thread(&reader);
+    until(|| logs.doorbell().waits(0) != 0);
     setup.write();
     thread.join().expect("a wake-up").expect("a status");
     setup.logs.close();

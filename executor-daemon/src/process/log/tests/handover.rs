@@ -171,15 +171,9 @@ fn what_nobody_resumes_is_swept() {
         .collect();
 
     let next = handed_over(&store);
-    let waits = {
-        let reader = readers[0].clone();
-        let seen = reader.status().expect("a status");
-        thread::spawn(move || runtime().block_on(reader.changed(seen)))
-    };
+    let waits = wait_on_a_thread(&readers[0]);
     let doorbell = passed(&logs.doorbell());
-    while doorbell.waits(0) == 0 {
-        thread::yield_now();
-    }
+    until(|| doorbell.waits(0) != 0);
     let _resumed = next
         .resume_running(kept.1.address(), Arc::default())
         .expect("the log");
@@ -189,7 +183,7 @@ fn what_nobody_resumes_is_swept() {
     next.attach(doorbell);
     let _listener = Listener::start(&logs);
     next.sweep();
-    waits.join().expect("told that the log is gone");
+    assert_eq!(waits.join().expect("a wake-up"), Err(ReadError::Gone));
     assert!(readers.iter().all(gone));
     assert_eq!(next.used(), store.used() - 7 * left_bytes(&store, &left));
     assert!(

@@ -11,10 +11,13 @@ mod waking;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::{Doorbell, Geometry, LogReader, LogStore, LogWriter, Page, ReadError, RemoteLogs};
+use super::{
+    Doorbell, Geometry, LogReader, LogStatus, LogStore, LogWriter, Page, ReadError, RemoteLogs,
+};
 
 /// A ring that a few bytes fill.
 const TINY: Geometry = Geometry {
@@ -23,6 +26,9 @@ const TINY: Geometry = Geometry {
     slack: 64,
     slots: 4,
 };
+
+/// Until then everything has happened.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// More than any test takes.
 const PLENTY: u64 = 1 << 40;
@@ -83,6 +89,30 @@ impl Drop for Listener {
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
     }
+}
+
+async fn deadline<T>(future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(DEADLINE, future).await;
+    done.expect("what was waited for")
+}
+
+fn until(happened: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < DEADLINE, "what was waited for");
+        thread::yield_now();
+    }
+}
+
+/// Waits on a thread of its own until the status is another.
+fn wait_on_a_thread(reader: &LogReader) -> JoinHandle<Result<LogStatus, ReadError>> {
+    let reader = reader.clone();
+    let seen = reader.status().expect("a status");
+    thread::spawn(move || {
+        runtime().block_on(deadline(reader.changed(seen)));
+        assert_ne!(reader.status(), Ok(seen));
+        reader.status()
+    })
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -96,11 +96,9 @@ fn a_number_used_again_does_not_mix_up_logs() {
     assert_eq!((number_of(&first.1), number_of(&old)), (0, 1));
 
     // Somebody waits for the old log, and nobody listens yet.
-    let waits = wait(&old);
+    let waits = wait_on_a_thread(&old);
     let old_line = passed_again(&logs);
-    while old_line.waits(1) == 0 {
-        thread::yield_now();
-    }
+    until(|| old_line.waits(1) != 0);
     drop(first);
     drop(second);
     assert_eq!(store.live(), [0]);
@@ -110,26 +108,14 @@ fn a_number_used_again_does_not_mix_up_logs() {
     assert_ne!(new.address().segment, old.address().segment);
 
     // The one who waits for the new log is not forgotten when the other leaves.
-    let waits_too = wait(&new);
+    let waits_too = wait_on_a_thread(&new);
     let _listener = Listener::start(&logs);
-    waits.join().expect("a wake-up");
+    assert_eq!(waits.join().expect("a wake-up"), Err(ReadError::Gone));
     assert!(gone(&old));
     fourth.0.append(b"new", Stream::Stdout);
-    waits_too.join().expect("a wake-up");
+    waits_too.join().expect("a wake-up").expect("a status");
     assert_eq!(new.page(0, 10).expect("a page").data[..], b"new"[..]);
     assert!(gone(&old));
-}
-
-fn wait(reader: &LogReader) -> JoinHandle<()> {
-    let reader = reader.clone();
-    let seen = reader.status().expect("a status");
-    thread::spawn(move || {
-        let changed = reader.changed(seen);
-        let deadline = std::time::Duration::from_secs(60);
-        runtime()
-            .block_on(async { tokio::time::timeout(deadline, changed).await })
-            .expect("a wake-up");
-    })
 }
 
 /// The doorbell of these logs as an onlooker has it.

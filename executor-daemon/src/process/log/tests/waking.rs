@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
 
 use super::super::Stream;
 use super::super::segment::Ask;
@@ -96,8 +95,6 @@ async fn reach(reader: &LogReader, end: u64) {
         if status.end >= end {
             return;
         }
-        let changed = reader.changed(status);
-        let woken = tokio::time::timeout(Duration::from_secs(60), changed).await;
-        woken.expect("a wake-up for each write");
+        deadline(reader.changed(status)).await;
     }
 }
