@@ -104,6 +104,8 @@ impl Settings {
 
 fn main() -> ExitCode {
     executor_daemon::reaper_entry();
+    // Before anything makes a thread.
+    executor_daemon::sys::signal::block_child_signals();
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 /// starting → running → exited | failed | killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -26,7 +28,7 @@ impl State {
 }
 
 /// What wait(2) said of the leader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitStatus {
     /// It called exit with this code, 0 to 255.
     Code(i32),
@@ -143,7 +145,7 @@ impl SpawnFailure {
 }
 
 /// What the process used (getrusage(2)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Time in user mode.
     pub user_cpu: Duration,

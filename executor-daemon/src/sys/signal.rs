@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks every signal in the calling thread until dropped.
 #[derive(Debug)]
@@ -79,6 +80,28 @@ pub fn send(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Sends `signal` to the child `pid` (kill(2)).
+///
+/// The caller must know that it is its child and unreaped: only then the
+/// number is certainly its own. What cannot be a child is refused.
+///
+/// # Errors
+/// `EPERM` for a refused pid or without permission, `EINVAL` for no signal.
+pub fn send_to_child(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: plain system calls without pointers.
+    unsafe {
+        if pid <= 1 || pid == libc::getpid() {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        if libc::kill(pid, signal) == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
 /// Sends `signal` to the process group of `leader` (kill(2)).
 ///
 /// The caller must know that the leader is unreaped: only then the number is
@@ -98,6 +121,67 @@ pub fn send_to_group(leader: u32, signal: i32) -> io::Result<()> {
             Ok(())
         } else {
             Err(io::Error::last_os_error())
+        }
+    }
+}
+
+/// [`block_child_signals`] was called.
+static CHILD_SIGNALS_BLOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Makes SIGCHLD readable from [`child_signals`] in a program that is all our
+/// own: blocked in the calling thread and in those it makes later, neither
+/// ignored nor handled, and silent when a child only stops. The first thing in
+/// `main`, before there is a second thread; again after each execve(2).
+///
+/// Programs that [`spawn`](super::spawn::spawn) starts know nothing of it:
+/// they begin with an empty mask and default dispositions.
+pub fn block_child_signals() {
+    // SAFETY: all-zero bytes are a valid action (SIG_DFL) and a valid place
+    // for a set, which is initialised before it is used.
+    let done = unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = libc::SIG_DFL;
+        action.sa_flags = libc::SA_NOCLDSTOP;
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) == 0
+            // Children of a program that ignores SIGCHLD reap themselves.
+            && libc::sigaction(libc::SIGCHLD, &raw const action, ptr::null_mut()) == 0
+    };
+    CHILD_SIGNALS_BLOCKED.store(done, Ordering::Release);
+}
+
+/// Whether this program's `main` has called [`block_child_signals`].
+#[must_use]
+pub fn child_signals_blocked() -> bool {
+    CHILD_SIGNALS_BLOCKED.load(Ordering::Acquire)
+}
+
+/// Takes all that is pending from [`child_signals`]: the pids of children that
+/// have ended. Some of them only: the kernel keeps one pending SIGCHLD
+/// (signal(7)) and tells nothing of those that come meanwhile.
+///
+/// # Errors
+/// The descriptor is none of [`child_signals`].
+pub fn take_child_signals(signals: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    /// `sizeof(struct signalfd_siginfo)`, and where `ssi_pid` is in it.
+    const SIZE: usize = 128;
+    const PID: std::ops::Range<usize> = 12..16;
+    let mut pids = Vec::new();
+    let mut buffer = [0u8; 4 * SIZE];
+    loop {
+        let read = match rustix::io::read(signals, &mut buffer) {
+            Ok(read) => read,
+            Err(rustix::io::Errno::AGAIN) => return Ok(pids),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let infos = buffer.get(..read).unwrap_or_default().chunks_exact(SIZE);
+        let pid = |info: &[u8]| Some(u32::from_ne_bytes(info.get(PID)?.try_into().ok()?));
+        pids.extend(infos.filter_map(pid));
+        if read < buffer.len() {
+            return Ok(pids);
         }
     }
 }

@@ -23,7 +23,47 @@ pub struct Reaped {
 /// # Errors
 /// `ECHILD` when somebody else has reaped it.
 pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Reaped>> {
-    wait_for(pidfd, libc::WEXITED | libc::WNOHANG)
+    wait_for(
+        libc::P_PIDFD,
+        pidfd.as_raw_fd(),
+        libc::WEXITED | libc::WNOHANG,
+    )
+}
+
+/// Reaps the child with this pid if it has ended. Does not block. For a
+/// process in which nobody else reaps that child: while it is unreaped its
+/// pid is its own.
+///
+/// # Errors
+/// `ECHILD` when there is no such child.
+pub fn reap_child(pid: u32) -> io::Result<Option<Reaped>> {
+    wait_for(libc::P_PID, child_id(pid)?, libc::WEXITED | libc::WNOHANG)
+}
+
+/// Whether the child with this pid has ended. It stays unreaped. Does not
+/// block.
+///
+/// # Errors
+/// `ECHILD` when there is no such child.
+pub fn has_ended(pid: u32) -> io::Result<bool> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    Ok(wait_for(libc::P_PID, child_id(pid)?, options)?.is_some())
+}
+
+/// The pid of some child that has ended. It stays unreaped, and may be the
+/// same one at the next call. Does not block.
+///
+/// # Errors
+/// `ECHILD` when there is no child at all.
+pub fn any_ended() -> io::Result<Option<u32>> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    Ok(wait_for(libc::P_ALL, 0, options)?.map(|ended| ended.pid))
+}
+
+/// 0 would mean a group to waitid(2).
+fn child_id(pid: u32) -> io::Result<i32> {
+    let id = i32::try_from(pid).ok().filter(|id| *id > 0);
+    id.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
 }
 
 /// Reaps the child of `pidfd` and blocks until it has ended.
@@ -32,14 +72,14 @@ pub fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Reaped>> {
 /// `ECHILD` when somebody else has reaped it.
 pub fn reap_blocking(pidfd: BorrowedFd<'_>) -> io::Result<Option<Reaped>> {
     loop {
-        match wait_for(pidfd, libc::WEXITED) {
+        match wait_for(libc::P_PIDFD, pidfd.as_raw_fd(), libc::WEXITED) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             answer => return answer,
         }
     }
 }
 
-fn wait_for(pidfd: BorrowedFd<'_>, options: i32) -> io::Result<Option<Reaped>> {
+fn wait_for(kind: libc::idtype_t, id: i32, options: i32) -> io::Result<Option<Reaped>> {
     // SAFETY: all-zero bytes are a valid value of both plain C structures, and
     // the kernel writes no more than their size. The system call itself takes
     // an rusage (wait4(2) does not take a pidfd).
@@ -48,8 +88,8 @@ fn wait_for(pidfd: BorrowedFd<'_>, options: i32) -> io::Result<Option<Reaped>> {
         let mut usage = std::mem::zeroed::<libc::rusage>();
         let answer = libc::syscall(
             libc::SYS_waitid,
-            libc::P_PIDFD,
-            pidfd.as_raw_fd(),
+            kind,
+            id,
             &raw mut info,
             options,
             &raw mut usage,

@@ -5,22 +5,25 @@
 //! not found: that is the limit of this means. What was found once is
 //! remembered by pid and start time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
+use super::handover::MeansState;
 use super::leader::Child;
 use super::means::Means;
 use super::proc::{self, Stat};
 use crate::process::control::SignalTarget;
 use crate::process::exit::{Member, Usage};
 
-/// Rounds of stopping before what was found is killed.
-const STOP_ROUNDS: usize = 16;
-
 /// The known members of one tree.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Known {
-    leader: u32,
+    /// `None` while nobody has told who it is.
+    leader: Option<u32>,
     /// Start times by pid.
     members: HashMap<u32, u64>,
 }
@@ -30,7 +33,7 @@ impl Known {
     pub(super) fn new(leader: u32) -> Self {
         let started = proc::stat(leader).map(|stat| (leader, stat.started));
         Self {
-            leader,
+            leader: Some(leader),
             members: started.into_iter().collect(),
         }
     }
@@ -45,7 +48,8 @@ impl Known {
             .collect();
         // The number of the leader's session and group is certainly its own
         // while the leader is unreaped or a known member is still in it.
-        let holds = |stat: &Stat| stat.pid == self.leader || stat.session == self.leader;
+        let leads = |number: u32| self.leader == Some(number);
+        let holds = |stat: &Stat| leads(stat.pid) || leads(stat.session);
         let session = all
             .iter()
             .any(|stat| ours.contains_key(&stat.pid) && holds(stat));
@@ -53,7 +57,7 @@ impl Known {
             let before = ours.len();
             for stat in &all {
                 let related = ours.contains_key(&stat.parent)
-                    || (session && (stat.session == self.leader || stat.group == self.leader));
+                    || (session && (leads(stat.session) || leads(stat.group)));
                 if related {
                     ours.insert(stat.pid, stat.started);
                 }
@@ -81,22 +85,18 @@ impl Known {
         found.iter().filter(|seen| send(seen, signals)).count()
     }
 
-    /// Stops all that is alive, until nothing new is found, and then kills it:
-    /// what a member forks between a look and its death would lose its parent
-    /// unseen. How many were killed.
+    /// Kills all that is alive. How many.
     pub(super) fn kill(&mut self) -> usize {
-        let mut stopped = HashSet::new();
-        for _ in 0..STOP_ROUNDS {
-            let mut found = self.look();
-            found.retain(|seen| stopped.insert((seen.pid, seen.started)));
-            if found.is_empty() {
-                break;
-            }
-            for seen in &found {
-                send(seen, &[libc::SIGSTOP]);
-            }
+        proc::stop_and_kill(|| self.look(), send)
+    }
+
+    /// The same after what holds `tag` in its environment was remembered too.
+    /// Repeated until it is 0, this ends what nobody holds any more.
+    pub(super) fn kill_remains(&mut self, tag: Option<&CStr>) -> usize {
+        if let Some(tag) = tag {
+            self.remember(&proc::all_with(|line| line == tag.to_bytes()));
         }
-        self.send(&[libc::SIGKILL])
+        self.kill()
     }
 }
 
@@ -118,6 +118,12 @@ pub(super) struct BestEffort {
 impl BestEffort {
     pub(super) fn new(child: Arc<Child>) -> Self {
         let known = Mutex::new(Known::new(child.pid));
+        Self { child, known }
+    }
+
+    /// As an earlier image of this program knew it.
+    pub(super) fn resume(child: Arc<Child>, known: Known) -> Self {
+        let known = Mutex::new(known);
         Self { child, known }
     }
 
@@ -163,4 +169,12 @@ impl Means for BestEffort {
     }
 
     fn release(&self) {}
+
+    fn export(&self) -> (MeansState, Vec<Arc<OwnedFd>>) {
+        let state = MeansState::BestEffort {
+            leader: self.child.export(),
+            known: self.known().clone(),
+        };
+        (state, Vec::new())
+    }
 }

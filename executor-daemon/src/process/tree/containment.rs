@@ -3,13 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use executor_proto::id::Epoch;
 use rustix::fs::{Mode, OFlags};
 use tokio_util::task::TaskTracker;
 
 use super::best_effort::BestEffort;
+use super::child_signals::ChildSignals;
 use super::guard::Guard;
 use super::in_cgroup::InCgroup;
 use super::leader::{Child, ChildWait};
@@ -46,25 +48,40 @@ pub struct ContainmentSettings {
     /// [`reaper::run_if_asked`]. `None`: this very program when not embedded,
     /// else an `executor-daemon` beside it or in `PATH`.
     pub reaper: Option<PathBuf>,
-    /// We live in a program that is not the daemon.
+    /// We live in a program that is not the daemon: its signals are its own, so
+    /// that each command costs a descriptor while it runs, and its end is
+    /// watched for. Else `main` should have called
+    /// [`block_child_signals`](crate::sys::signal::block_child_signals).
     pub embedded: bool,
 }
 
 /// The means of one engine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Containment {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    force: Force,
-    /// Watches of reapers.
-    tasks: TaskTracker,
+pub(super) struct Inner {
+    pub(super) force: Force,
+    exits: Exits,
+    /// Watches of reapers and of SIGCHLD.
+    pub(super) tasks: TaskTracker,
+    /// A later image of this program goes on with what is on the machine.
+    pub(super) handed_over: AtomicBool,
+}
+
+/// How the exits of our children are learned.
+#[derive(Debug)]
+enum Exits {
+    Pidfd,
+    /// Made with the first child, since that happens inside a runtime. `None`
+    /// when it could not be had: then by pidfd.
+    Signals(OnceLock<Option<Arc<ChildSignals>>>),
 }
 
 #[derive(Debug)]
-enum Force {
+pub(super) enum Force {
     Cgroup {
         pool: Arc<CgroupPool>,
         guard: Mutex<GuardState>,
@@ -74,7 +91,7 @@ enum Force {
 }
 
 #[derive(Debug)]
-enum GuardState {
+pub(super) enum GuardState {
     /// A daemon of its own: its successor cleans up.
     NotNeeded,
     /// Started with the first command.
@@ -94,14 +111,25 @@ impl Containment {
         let force = Self::cgroup(settings, program.clone())
             .or_else(|| Self::reaper(settings, program))
             .unwrap_or(Force::BestEffort);
-        let containment = Self {
-            inner: Arc::new(Inner {
-                force,
-                tasks: TaskTracker::new(),
-            }),
-        };
+        let containment = Self::with(force, settings.embedded);
         tracing::debug!(means = ?containment.means(), "means of ending a command's tree");
         containment
+    }
+
+    pub(super) fn with(force: Force, embedded: bool) -> Self {
+        let exits = if embedded {
+            Exits::Pidfd
+        } else {
+            Exits::Signals(OnceLock::new())
+        };
+        Self {
+            inner: Arc::new(Inner {
+                force,
+                exits,
+                tasks: TaskTracker::new(),
+                handed_over: AtomicBool::new(false),
+            }),
+        }
     }
 
     fn cgroup(settings: &ContainmentSettings, program: Option<PathBuf>) -> Option<Force> {
@@ -151,12 +179,14 @@ impl Containment {
         match &self.inner.force {
             Force::Cgroup { pool, guard } => {
                 ensure_guard(guard, pool);
-                launch_in_cgroup(&plan, pool)
+                launch_in_cgroup(&plan, pool, self.inner.signals())
             }
             Force::Reaper(program) => program.launch(plan, &self.inner.tasks),
             Force::BestEffort => {
                 let spawned = start(&plan, None)?;
-                direct(spawned, |child| Arc::new(BestEffort::new(child)))
+                direct(spawned, self.inner.signals(), |child| {
+                    Arc::new(BestEffort::new(child))
+                })
             }
         }
     }
@@ -171,8 +201,24 @@ impl Containment {
 }
 
 impl Inner {
+    /// Must be called inside a runtime.
+    pub(super) fn signals(&self) -> Option<&Arc<ChildSignals>> {
+        let Exits::Signals(signals) = &self.exits else {
+            return None;
+        };
+        let claim = || {
+            ChildSignals::claim(&self.tasks)
+                .inspect_err(|error| tracing::warn!(%error, "each command costs a descriptor"))
+                .ok()
+        };
+        signals.get_or_init(claim).as_ref()
+    }
+
     fn close(&self) {
         self.tasks.close();
+        if self.handed_over.load(Ordering::Acquire) {
+            return;
+        }
         if let Force::Cgroup { pool, guard } = &self.force {
             pool.remove();
             let mut guard = guard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +258,11 @@ fn ensure_guard(state: &Mutex<GuardState>, pool: &CgroupPool) {
     };
 }
 
-fn launch_in_cgroup(plan: &LaunchPlan, pool: &Arc<CgroupPool>) -> Result<Launched, SpawnFailure> {
+fn launch_in_cgroup(
+    plan: &LaunchPlan,
+    pool: &Arc<CgroupPool>,
+    signals: Option<&Arc<ChildSignals>>,
+) -> Result<Launched, SpawnFailure> {
     let at_cgroup = |error: io::Error| failure(SpawnStage::Cgroup, &error);
     let cgroup = pool.take().map_err(at_cgroup)?;
     let started = pool
@@ -220,7 +270,7 @@ fn launch_in_cgroup(plan: &LaunchPlan, pool: &Arc<CgroupPool>) -> Result<Launche
         .map_err(at_cgroup)
         .and_then(|directory| start(plan, Some(directory)));
     match started {
-        Ok(spawned) => direct(spawned, |child| {
+        Ok(spawned) => direct(spawned, signals, |child| {
             Arc::new(InCgroup::new(child, Arc::clone(pool), cgroup))
         }),
         Err(failure) => {
@@ -255,13 +305,13 @@ pub(super) fn stdio(stdio: &ChildStdio) -> Stdio<'_> {
 /// A leader that is our own child.
 fn direct(
     spawned: Spawned,
+    signals: Option<&Arc<ChildSignals>>,
     hold: impl FnOnce(Arc<Child>) -> Arc<dyn Means>,
 ) -> Result<Launched, SpawnFailure> {
     let Spawned { pid, pidfd } = spawned;
-    let pidfd = Arc::new(pidfd);
-    let child = Arc::new(Child::new(pid, Arc::clone(&pidfd)));
+    let (child, wait) = ChildWait::new(pid, pidfd, signals);
     let means = hold(Arc::clone(&child));
-    match ChildWait::new(child, Arc::clone(&pidfd)) {
+    match wait {
         Ok(wait) => Ok(Launched {
             pid,
             leader: Leader {
@@ -273,8 +323,7 @@ fn direct(
         Err(error) => {
             // It cannot be watched, so it must not run.
             means.kill();
-            let _ = crate::sys::signal::send(pidfd.as_fd(), libc::SIGKILL);
-            let _ = crate::sys::wait::reap_blocking(pidfd.as_fd());
+            child.kill_and_reap();
             Err(failure(SpawnStage::Resources, &error))
         }
     }

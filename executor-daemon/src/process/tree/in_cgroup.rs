@@ -1,13 +1,15 @@
 //! A tree held by a cgroup of its own.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::handover::MeansState;
 use super::leader::Child;
 use super::means::Means;
 use super::proc;
 use crate::process::control::SignalTarget;
 use crate::process::exit::{Member, Usage};
-use crate::sandbox::cgroup::{Cgroup, CgroupPool};
+use crate::sandbox::cgroup::{Cgroup, CgroupPool, CgroupState};
 
 /// The tree and its cgroup.
 ///
@@ -19,7 +21,15 @@ use crate::sandbox::cgroup::{Cgroup, CgroupPool};
 pub(super) struct InCgroup {
     child: Arc<Child>,
     pool: Arc<CgroupPool>,
-    cgroup: Mutex<Option<Cgroup>>,
+    cgroup: Mutex<Holding>,
+}
+
+#[derive(Debug)]
+enum Holding {
+    Held(Cgroup),
+    /// A later image of this program gives it back.
+    HandedOver(Cgroup),
+    Released,
 }
 
 impl InCgroup {
@@ -27,13 +37,30 @@ impl InCgroup {
         Self {
             child,
             pool,
-            cgroup: Mutex::new(Some(cgroup)),
+            cgroup: Mutex::new(Holding::Held(cgroup)),
+        }
+    }
+
+    /// As an earlier image of this program held it.
+    pub(super) fn resume(
+        child: Arc<Child>,
+        pool: Arc<CgroupPool>,
+        cgroup: Option<CgroupState>,
+    ) -> Self {
+        let cgroup = cgroup.map_or(Holding::Released, |state| Holding::Held(state.into()));
+        Self {
+            child,
+            pool,
+            cgroup: Mutex::new(cgroup),
         }
     }
 
     fn with<T>(&self, act: impl FnOnce(&CgroupPool, &Cgroup) -> T) -> Option<T> {
         let cgroup = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner);
-        cgroup.as_ref().map(|cgroup| act(&self.pool, cgroup))
+        match &*cgroup {
+            Holding::Held(cgroup) | Holding::HandedOver(cgroup) => Some(act(&self.pool, cgroup)),
+            Holding::Released => None,
+        }
     }
 }
 
@@ -114,9 +141,27 @@ impl Means for InCgroup {
 
     fn release(&self) {
         let mut cgroup = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cgroup) = cgroup.take() {
-            self.pool.give_back(cgroup);
+        match std::mem::replace(&mut *cgroup, Holding::Released) {
+            Holding::Held(cgroup) => self.pool.give_back(cgroup),
+            kept => *cgroup = kept,
         }
+    }
+
+    fn export(&self) -> (MeansState, Vec<Arc<OwnedFd>>) {
+        let mut cgroup = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = match std::mem::replace(&mut *cgroup, Holding::Released) {
+            Holding::Held(held) | Holding::HandedOver(held) => {
+                let state = held.export();
+                *cgroup = Holding::HandedOver(held);
+                Some(state)
+            }
+            Holding::Released => None,
+        };
+        let state = MeansState::Cgroup {
+            leader: self.child.export(),
+            cgroup: state,
+        };
+        (state, Vec::new())
     }
 }
 

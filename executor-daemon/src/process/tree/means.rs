@@ -1,10 +1,13 @@
 //! What every means of holding a tree together can do, and how a tree is
 //! ended with it.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::handover::MeansState;
 use crate::process::control::SignalTarget;
 use crate::process::exit::{Member, Usage};
 
@@ -38,6 +41,9 @@ pub(super) trait Means: std::fmt::Debug + Send + Sync {
     fn leader_ended(&self);
     /// The tree is empty and is not asked any more.
     fn release(&self);
+    /// What a later image of this program needs to go on with it, and the
+    /// descriptors. From now on nothing is reaped, received or released here.
+    fn export(&self) -> (MeansState, Vec<Arc<OwnedFd>>);
 }
 
 /// How a tree is ended.

@@ -11,6 +11,11 @@
 //! ([`StopMeans::Reaper`]), and what `/proc` shows ([`StopMeans::BestEffort`]).
 //! One suite of tests runs over all three.
 //!
+//! A command that runs costs, beside its pipes or terminal: with a cgroup or
+//! best effort one descriptor in an embedding program (a pidfd) and none in a
+//! process that is all our own ([`block_child_signals`]); with a reaper always
+//! two (its socket and its pidfd).
+//!
 //! Invariants:
 //! 1. No signal reaches a process that is not of the tree: the leader is
 //!    signalled by pidfd, its group only while the leader is unreaped, others
@@ -18,15 +23,26 @@
 //! 2. [`Tree::end`] returns when the tree is verified empty, or says what is
 //!    left, at most 5 seconds after the grace.
 //! 3. Nothing of the program around us is changed or used: no subreaper, no
-//!    SIGCHLD handler, no wait for "any child", no limit, no mask.
+//!    SIGCHLD handler, no wait for "any child", no limit, no mask. In a process
+//!    that is all our own SIGCHLD is read; still each child is reaped by its
+//!    pid.
 //! 4. When the program around us dies, so do its trees: the reaper sees its
-//!    socket close; for cgroups in an embedding program a guard does.
+//!    socket close; for cgroups in an embedding program a guard does. What a
+//!    lost daemon left is ended by its successor ([`left_overs`]).
+//! 5. A later image of this program, executed in place, goes on with every
+//!    tree ([`Tree::export`], [`Containment::resume`]): an exit before, during
+//!    or after is told once, by one of the two.
+//!
+//! [`block_child_signals`]: crate::sys::signal::block_child_signals
 
 mod best_effort;
+mod child_signals;
 mod containment;
 mod guard;
+mod handover;
 mod in_cgroup;
 mod leader;
+mod left_overs;
 mod means;
 mod proc;
 pub mod reaper;
@@ -38,7 +54,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use containment::{Containment, ContainmentSettings, Preferred};
+pub use handover::{ContainmentRecord, ContainmentState, TreeState};
 pub use leader::LeaderExit;
+pub use left_overs::{LeftOvers, LostEpoch, left_overs};
 pub use means::{EndMode, EndReport};
 
 use crate::process::control::SignalTarget;
@@ -174,6 +192,19 @@ impl Tree {
     /// what it has sent and goes no further.
     pub async fn end(&self, mode: EndMode) -> EndReport {
         means::end(&*self.means, mode).await
+    }
+
+    /// What a later image of this program needs to go on with the tree by
+    /// [`Containment::resume`], and the descriptors to keep open for it (none,
+    /// or the socket of its reaper). Does not block.
+    ///
+    /// From now on this image reaps nothing of it, learns of no end and gives
+    /// nothing back: [`Leader::wait`] does not return unless the leader had been
+    /// reaped. Signals still reach it.
+    #[must_use]
+    pub fn export(&self) -> (TreeState, Vec<Arc<OwnedFd>>) {
+        let (state, files) = self.means.export();
+        (TreeState(state), files)
     }
 
     /// The process is forgotten and its tree is empty: gives back what held

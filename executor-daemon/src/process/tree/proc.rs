@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -186,30 +186,45 @@ pub(super) fn all() -> Vec<Stat> {
         .collect()
 }
 
-/// Every process whose environment holds the line `entry`, as it was at its
-/// execve(2).
-pub(super) fn all_with(entry: &[u8]) -> Vec<Stat> {
+/// Every process but ourselves whose environment, as it was at its execve(2),
+/// holds a line (`NAME=value`) that `is_meant` says yes to.
+pub(super) fn all_with(is_meant: impl Fn(&[u8]) -> bool) -> Vec<Stat> {
+    let own = std::process::id();
     let mut found = all();
-    found.retain(|stat| {
-        std::fs::read(format!("/proc/{}/environ", stat.pid))
-            .is_ok_and(|lines| lines.split(|byte| *byte == 0).any(|line| line == entry))
-    });
+    found.retain(|stat| stat.pid != own && has(stat.pid, &is_meant));
     found
 }
 
-/// Kills every process whose environment holds `entry` (`NAME=value`), pinned
-/// and looked at again before. How many.
-pub(super) fn kill_tagged(entry: &[u8]) -> usize {
-    let own = std::process::id();
-    all_with(entry)
-        .iter()
-        .filter(|seen| seen.pid != own && seen.alive())
-        .filter(|seen| {
-            send_if(seen.pid, &[libc::SIGKILL], || {
-                stat(seen.pid).is_ok_and(|now| now.started == seen.started)
-            })
-        })
-        .count()
+/// Whether the environment of `pid` holds such a line now.
+pub(super) fn has(pid: u32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|lines| lines.split(|byte| *byte == 0).any(is_meant))
+}
+
+/// Rounds of stopping before what was found is killed.
+const STOP_ROUNDS: usize = 16;
+
+/// Stops all that `look` finds alive, until it finds nothing new, and then
+/// kills it: what a process forks between a look and its death would lose its
+/// parent unseen. How many were killed.
+pub(super) fn stop_and_kill(
+    mut look: impl FnMut() -> Vec<Stat>,
+    send: impl Fn(&Stat, &[i32]) -> bool,
+) -> usize {
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_ROUNDS {
+        let mut found = look();
+        found.retain(|seen| seen.alive() && stopped.insert((seen.pid, seen.started)));
+        if found.is_empty() {
+            break;
+        }
+        for seen in &found {
+            send(seen, &[libc::SIGSTOP]);
+        }
+    }
+    let mut found = look();
+    found.retain(|seen| seen.alive() && send(seen, &[libc::SIGKILL]));
+    found.len()
 }
 
 /// The lines of `/proc/PID/cgroup`.
@@ -217,13 +232,17 @@ pub(super) fn cgroups(pid: u32) -> io::Result<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/cgroup"))
 }
 
+/// The process that has the pid `pid` now, whoever has it later.
+pub(super) fn pin(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
 /// Sends `signals` to the process that has the pid `pid` if `is_ours`, asked
 /// after the process was pinned, says so. True when the first was sent.
 pub(super) fn send_if(pid: u32, signals: &[i32], is_ours: impl FnOnce() -> bool) -> bool {
-    let Some(pinned) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return false;
-    };
-    let Ok(pidfd) = pidfd_open(pinned, PidfdFlags::empty()) else {
+    let Ok(pidfd) = pin(pid) else {
         return false;
     };
     if !is_ours() {

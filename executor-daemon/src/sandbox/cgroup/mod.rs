@@ -19,6 +19,7 @@
 )]
 
 mod files;
+mod handover;
 mod own;
 
 use std::fs::File;
@@ -37,6 +38,7 @@ use files::{
     DEPTH, collect_pids, events, lines, open_directory, read_at, remove_nested, subdirectories,
     write_at,
 };
+pub use handover::{CgroupState, PoolState};
 pub use own::own_directory;
 
 /// Cgroups kept for reuse: making and removing one costs more than a start.
@@ -74,7 +76,7 @@ impl CgroupPool {
     /// It does not; nothing is left then.
     pub fn create(epoch: &str) -> io::Result<Self> {
         let parent = own_directory()?;
-        let name = format!("executor-{epoch}");
+        let name = engine_name(epoch);
         let path = parent.join(&name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755))?;
         let opened = rustix::fs::open(
@@ -203,11 +205,7 @@ impl CgroupPool {
     /// is in `cgroup` or below.
     #[must_use]
     pub fn contains(&self, cgroup: &Cgroup, groups: &[u8]) -> bool {
-        let Some(path) = lines(groups).find_map(|line| line.strip_prefix(b"0::")) else {
-            return false;
-        };
-        // The epoch in the name is random: no other directory has it.
-        let mut names = path.split(|byte| *byte == b'/');
+        let mut names = names_of(groups);
         names.any(|name| name == self.name.as_bytes())
             && names.next() == Some(cgroup.name.as_bytes())
     }
@@ -284,6 +282,36 @@ pub fn can_start_in(directory: BorrowedFd<'_>) -> bool {
             false
         }
     }
+}
+
+/// The name of the directory of the engine with this epoch.
+#[must_use]
+pub fn engine_name(epoch: &str) -> String {
+    format!("executor-{epoch}")
+}
+
+/// Whether the line `0::…` of a process's `/proc/PID/cgroup` says that it is
+/// in the engine directory `name` or below.
+#[must_use]
+pub fn is_below(name: &str, groups: &[u8]) -> bool {
+    // The epoch in the name is random: no other directory has it.
+    names_of(groups).any(|part| part == name.as_bytes())
+}
+
+fn names_of(groups: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let path = lines(groups).find_map(|line| line.strip_prefix(b"0::"));
+    path.unwrap_or_default().split(|byte| *byte == b'/')
+}
+
+/// Pids in the engine directory `name` below `parent` and in all below it.
+/// Zombies are not among them. None when there is no such directory.
+#[must_use]
+pub fn pids_in(parent: &Path, name: &str) -> Vec<u32> {
+    let mut pids = Vec::new();
+    if let Ok(directory) = open_directory(rustix::fs::CWD, parent.join(name)) {
+        let _ = collect_pids(directory.as_fd(), DEPTH, &mut pids);
+    }
+    pids
 }
 
 /// Kills everything in the engine directory `name` below `parent` and removes

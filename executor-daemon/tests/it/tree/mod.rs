@@ -4,8 +4,11 @@
 //! be had is named on stderr and skipped.
 
 mod embedding;
+mod handover;
 mod launch;
 mod leaks;
+mod left_overs;
+mod own_process;
 mod stop;
 
 use std::ffi::CString;
@@ -69,6 +72,7 @@ fn with<F: Future<Output = ()>>(means: &[Preferred], test: impl Fn(Fixture) -> F
                 return;
             }
             eprintln!("with {preferred:?}");
+            own_process::prepare();
             let fixture = Fixture {
                 containment: containment.clone(),
                 directory: Arc::new(tempfile::tempdir().unwrap()),
@@ -120,9 +124,11 @@ impl Fixture {
     /// Launches on a blocking thread inside the runtime, as the engine does.
     async fn launch(&self, plan: LaunchPlan) -> Result<Launched, SpawnFailure> {
         let containment = self.containment.clone();
-        tokio::task::spawn_blocking(move || containment.launch(plan))
+        let launched = tokio::task::spawn_blocking(move || containment.launch(plan))
             .await
-            .unwrap()
+            .unwrap()?;
+        own_process::check(self.containment.means());
+        Ok(launched)
     }
 
     /// `sh -c script` in the fixture's directory.

@@ -190,8 +190,10 @@ fn a_kill_ends_a_tree_that_a_terminate_waits_for() {
 #[test]
 fn a_signal_goes_to_the_leader_or_to_its_group() {
     with_each(async |fixture| {
-        let script = "sh -c 'trap \"echo child; exit\" USR1; echo ready; while :; do sleep 0.01; done' & \
-             trap 'echo leader; wait; exit 5' USR1; while :; do sleep 0.01; done";
+        // The leader's trap first: the child tells that both are ready.
+        let script = "trap 'echo leader; wait; exit 5' USR1; \
+             sh -c 'trap \"echo child; exit\" USR1; echo ready; while :; do sleep 0.01; done' & \
+             while :; do sleep 0.01; done";
         let mut run = fixture.sh(script).await;
         assert_eq!(run.some_output().await, "ready\n");
         assert!(

@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
 use super::ARGUMENT;
-use super::held::{Held, Watch};
+use super::held::{Held, Line, Watch};
 use super::message::{LONGEST, Order, Plan, Report};
 use crate::process::env::TAG;
 use crate::process::exit::{SpawnFailure, SpawnStage};
+use crate::process::tree::best_effort::Known;
 use crate::process::tree::containment::{directory, failure, null};
 use crate::process::tree::guard::readable_within;
-use crate::process::tree::{ChildStdio, LaunchPlan, Launched, Leader, LeaderState, Tree, proc};
+use crate::process::tree::{ChildStdio, LaunchPlan, Launched, Leader, LeaderState, Tree};
 use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
 use crate::sys::{fdpass, signal, wait};
 
@@ -32,7 +34,7 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 const TELLS_WITHIN: Duration = Duration::from_millis(100);
 
 /// A program that was seen to be a reaper when asked.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::process::tree) struct ReaperProgram {
     path: CString,
 }
@@ -110,8 +112,12 @@ impl ReaperProgram {
         let (socket, pidfd) = (Arc::new(socket), Arc::new(pidfd));
         let tag = tag_of(&plan.envp);
         let held = order_launch(socket.as_fd(), pidfd.as_fd(), plan).and_then(|leader| {
-            let held = Held::new(leader, pid, Arc::clone(&pidfd), Arc::clone(&socket));
-            let watch = Watch::new(&held, Arc::clone(&socket), tag.clone());
+            let line = Line {
+                pidfd: Arc::clone(&pidfd),
+                socket: Arc::clone(&socket),
+            };
+            let held = Held::new(leader, pid, line, tag.clone());
+            let watch = Watch::new(&held);
             let watch = watch.map_err(|error| failure(SpawnStage::Resources, &error))?;
             Ok((held, watch))
         });
@@ -124,7 +130,7 @@ impl ReaperProgram {
                 if failure == GONE {
                     // Somebody killed the reaper, perhaps the command itself:
                     // it may run, and nobody holds it.
-                    kill_left_overs(tag.as_deref());
+                    end_remains(tag.as_deref());
                 }
                 return Err(failure);
             }
@@ -151,10 +157,11 @@ const GONE: SpawnFailure = SpawnFailure {
 pub(super) const KILL_ROUNDS: usize = 100;
 pub(super) const KILL_PAUSE: Duration = Duration::from_millis(20);
 
-fn kill_left_overs(tag: Option<&CStr>) {
-    let Some(tag) = tag else { return };
+/// Nobody has told the leader's pid: the tag alone says what is ours.
+fn end_remains(tag: Option<&CStr>) {
+    let mut known = Known::default();
     for _ in 0..KILL_ROUNDS {
-        if proc::kill_tagged(tag.to_bytes()) == 0 {
+        if known.kill_remains(tag) == 0 {
             return;
         }
         std::thread::sleep(KILL_PAUSE);

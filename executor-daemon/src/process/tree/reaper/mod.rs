@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::guard;
+pub(super) use held::{HeldState, resume};
 pub(super) use launch::ReaperProgram;
 
 /// What asks a program of ours to be a reaper.
