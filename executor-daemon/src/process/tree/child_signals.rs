@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::proc;
 use crate::sys::readiness::Watched;
 use crate::sys::{signal, wait};
 
@@ -62,7 +63,7 @@ impl ChildSignals {
     /// The signal is not blocked everywhere, somebody reads it already, or
     /// there is no descriptor to be had.
     pub(super) fn claim(tasks: &TaskTracker) -> io::Result<Arc<Self>> {
-        if !signal::child_signals_blocked() {
+        if !signal::child_signals_blocked() || !proc::threads_block(libc::SIGCHLD) {
             return Err(io::Error::other("SIGCHLD is not blocked in every thread"));
         }
         let claim = Claim::take().ok_or_else(|| io::Error::other("SIGCHLD is read already"))?;

@@ -208,7 +208,9 @@ impl Inner {
         };
         let claim = || {
             ChildSignals::claim(&self.tasks)
-                .inspect_err(|error| tracing::warn!(%error, "each command costs a descriptor"))
+                .inspect_err(
+                    |error| tracing::warn!(%error, "by pidfd, one for each command that runs"),
+                )
                 .ok()
         };
         signals.get_or_init(claim).as_ref()

@@ -20,7 +20,7 @@ use super::{Leader, LeaderState, Tree};
 use crate::sandbox::cgroup::{CgroupPool, CgroupState, PoolState};
 
 /// What an engine writes down while it lives, so that its successor can end
-/// what it left ([`left_overs`](super::left_overs)).
+/// what it left ([`left_overs`](super::left_overs())).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainmentRecord {
     /// Commands live below the directory `name` in `parent`.

@@ -165,3 +165,46 @@ fn send(seen: &Stat, tag: &[u8], signals: &[i32]) -> bool {
             && proc::has(seen.pid, |line| line.starts_with(tag))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A process that has `tag` in its environment for certain.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a process that the engine knows nothing of"
+    )]
+    fn sleeper(tag: &str) -> (std::process::Child, Stat) {
+        let mut command = Command::new("sleep");
+        command.arg("900").env("EXECUTOR_TAG", tag);
+        // Returns when it is executed.
+        let child = command.spawn().unwrap();
+        let stat = proc::stat(child.id()).unwrap();
+        (child, stat)
+    }
+
+    #[test]
+    fn who_has_the_number_now_gets_no_signal_without_the_tag_or_the_start_time() {
+        let tag = b"EXECUTOR_TAG=epo_lost/";
+        let (mut ours, seen) = sleeper("epo_lost/prc_x");
+        let (mut stranger, other) = sleeper("epo_other/prc_x");
+        // Signal 0 only asks.
+        assert!(send(&seen, tag, &[0]));
+        // The number came to a stranger, in the same tick even.
+        let mut before = seen.clone();
+        (before.pid, before.started) = (other.pid, other.started);
+        assert!(!send(&before, tag, &[libc::SIGKILL]));
+        // Or to a later one of ours, which was not the one looked at.
+        let mut before = seen;
+        before.started = before.started.wrapping_sub(1);
+        assert!(!send(&before, tag, &[libc::SIGKILL]));
+        for child in [&mut ours, &mut stranger] {
+            assert_eq!(child.try_wait().unwrap(), None);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

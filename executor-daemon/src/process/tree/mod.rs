@@ -28,7 +28,7 @@
 //!    pid.
 //! 4. When the program around us dies, so do its trees: the reaper sees its
 //!    socket close; for cgroups in an embedding program a guard does. What a
-//!    lost daemon left is ended by its successor ([`left_overs`]).
+//!    lost daemon left is ended by its successor ([`left_overs()`]).
 //! 5. A later image of this program, executed in place, goes on with every
 //!    tree ([`Tree::export`], [`Containment::resume`]): an exit before, during
 //!    or after is told once, by one of the two.

@@ -227,6 +227,27 @@ pub(super) fn stop_and_kill(
     found.len()
 }
 
+/// Whether every thread of ours blocks `signal`.
+pub(super) fn threads_block(signal: i32) -> bool {
+    let bit = u32::try_from(signal).ok().and_then(|s| s.checked_sub(1));
+    let blocks = |status: &[u8]| {
+        let mut lines = status.split(|byte| *byte == b'\n');
+        let mask = lines.find_map(|line| line.strip_prefix(b"SigBlk:\t"));
+        let mask = mask.and_then(|mask| std::str::from_utf8(mask).ok());
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        mask.zip(bit)
+            .is_some_and(|(mask, bit)| (mask >> bit) & 1 == 1)
+    };
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return false;
+    };
+    threads
+        .filter_map(Result::ok)
+        // A thread that cannot be read has ended.
+        .filter_map(|thread| std::fs::read(thread.path().join("status")).ok())
+        .all(|status| blocks(&status))
+}
+
 /// The lines of `/proc/PID/cgroup`.
 pub(super) fn cgroups(pid: u32) -> io::Result<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/cgroup"))
