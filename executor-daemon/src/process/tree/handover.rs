@@ -89,8 +89,8 @@ impl Containment {
     ///
     /// From now on [`close`](Self::close) and dropping it leave everything on
     /// the machine as it is. Where the execution fails, this image goes on as
-    /// the later one would, once the tasks that followed its trees have run and
-    /// so have let them go.
+    /// the later one would, once nobody follows its trees
+    /// ([`following`](Self::following)).
     #[must_use]
     pub fn export(&self) -> (ContainmentState, Vec<Arc<OwnedFd>>) {
         self.inner.handed_over.store(true, Ordering::Release);
@@ -100,6 +100,14 @@ impl Containment {
             Force::BestEffort => ForceState::BestEffort,
         };
         (ContainmentState(state), Vec::new())
+    }
+
+    /// Tasks that still follow trees or children. After an export of all trees
+    /// it falls to 0 (1 where SIGCHLD is read) as the runtime runs; from then
+    /// on this image too could resume them.
+    #[must_use]
+    pub fn following(&self) -> usize {
+        self.inner.tasks.len()
     }
 
     /// Goes on as an earlier image of this program has said. For a process

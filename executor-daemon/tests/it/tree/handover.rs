@@ -243,3 +243,46 @@ async fn go_on(left: Left, directory: &Path) {
         assert!(std::fs::metadata(parent.join(name)).is_err());
     }
 }
+
+#[test]
+fn where_the_execution_fails_the_same_image_goes_on() {
+    super::with_each(async |fixture| {
+        let mut runs = Vec::new();
+        for script in ["exit 3", "read x <gate; exit 4", "read x </dev/zero"] {
+            if script.contains("gate") {
+                let status = Command::new("mkfifo").arg(fixture.path("gate")).status();
+                assert!(status.unwrap().success());
+            }
+            runs.push(fixture.sh(script).await.launched);
+        }
+        assert_eq!(runs[0].leader.wait().await.status, WaitStatus::Code(3));
+        let trees: Vec<_> = runs.iter().map(|run| run.tree.export()).collect();
+        let (state, files) = fixture.containment.export();
+        let pids: Vec<u32> = runs.iter().map(|run| run.pid).collect();
+        // One ends while nobody follows it.
+        let gate = File::options().write(true).open(fixture.path("gate"));
+        drop(gate.unwrap());
+        eventually("the second has ended", || !lives(pids[1]));
+        drop(runs);
+        // What followed the trees lets go.
+        while fixture.containment.following() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let containment = Containment::import(state, &files).unwrap();
+        let mut resumed = Vec::new();
+        for (state, files) in trees {
+            resumed.push(containment.resume(state, &files).unwrap());
+        }
+        for (index, code) in [(0, 3), (1, 4)] {
+            let status = resumed[index].0.wait().await.status;
+            assert_eq!(status, WaitStatus::Code(code));
+        }
+        assert!(lives(pids[2]));
+        assert_eq!(resumed[2].1.end(EndMode::Kill).await.survivors, NOBODY);
+        assert_eq!(resumed[2].0.wait().await.status, WaitStatus::Signal(9));
+        for (_, tree) in resumed {
+            tree.release();
+        }
+        containment.close();
+    });
+}
