@@ -25,11 +25,13 @@ pub mod files;
 pub mod host;
 pub mod limits;
 pub mod machine;
+mod path_bytes;
 pub mod process;
 pub mod sandbox;
 pub mod server;
 mod service;
 pub mod session;
+pub mod socket;
 pub mod sys;
 
 pub use config::Config;

@@ -128,7 +128,7 @@ pub fn identity(state: &Path) -> Result<MachineId, IdentityError> {
         path: state.to_owned(),
         errno,
     };
-    crate::server::private_directory::create_all(state).map_err(unusable)?;
+    crate::socket::private_directory::create_all(state).map_err(unusable)?;
     let directory = rustix::fs::open(
         state,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,

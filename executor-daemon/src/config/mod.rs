@@ -27,6 +27,17 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// As it is written in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// How command trees are to be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMeansSetting {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor_proto::id::{Epoch, SessionId};
+use serde::{Deserialize, Serialize};
 
 pub use crate::process::control::Target;
 use crate::process::control::{SignalTarget, StdinWrite, StopMode};
@@ -27,7 +28,7 @@ pub enum Descriptor {
 }
 
 /// What the daemon asks of the engine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// → [`Reply::Session`]. Beside it: the working directory, then the roots.
     OpenSession(SessionRecord),
@@ -135,8 +136,50 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Ids and offsets make a second arrival change nothing. A signal has none.
+    #[must_use]
+    pub fn harmless_twice(&self) -> bool {
+        !matches!(
+            self,
+            Self::Signal { .. }
+                | Self::Stop {
+                    mode: StopMode::Interrupt,
+                    ..
+                }
+                | Self::Shutdown { .. }
+        )
+    }
+
+    /// No time in it is longer than [`LONGEST`]: what crosses a socket may say
+    /// anything.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let bound = |time: &mut Duration| *time = (*time).min(LONGEST);
+        match &mut self {
+            Self::EndSession { grace, .. } | Self::Shutdown { grace } => bound(grace),
+            Self::Start { spec, wait, .. } => {
+                bound(wait);
+                spec.timeout.iter_mut().for_each(bound);
+                spec.idle_timeout.iter_mut().for_each(bound);
+            }
+            Self::Get { wait, .. } | Self::WriteStdin { wait, .. } => bound(wait),
+            Self::Stop {
+                mode: StopMode::Terminate { grace },
+                ..
+            } => bound(grace),
+            Self::OpenSession(record) => record.lease.iter_mut().for_each(bound),
+            _ => {}
+        }
+        self
+    }
+}
+
+/// Longer than any process: 100 years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// What the engine answers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
     /// Nothing more to say.
     Done,

@@ -1,5 +1,5 @@
-//! The engine's end of the seam: a loop that takes requests, asks the engine,
-//! and answers.
+//! The engine's end of the seam: what is asked for by message is done by the
+//! engine, and its life is watched.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor_proto::id::Epoch;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::client::{Answer, Envelope, HostClient};
+use super::client::{Answer, HostClient, Life};
 use super::message::{Descriptor, Reply, Request};
 use crate::limits::Limits;
 use crate::process::engine::{Engine, EngineConfig, Opened};
 use crate::process::env::Account;
-use crate::process::snapshot::StopMeans;
+use crate::process::error::ProcessError;
 use crate::process::tree::{Containment, ContainmentSettings, Preferred};
 
 /// What an engine is started with.
@@ -45,6 +45,10 @@ pub struct HostTask {
 }
 
 impl HostTask {
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self { tasks }
+    }
+
     /// Waits until the engine has ended and nothing of it runs any more.
     pub async fn finished(self) {
         self.tasks.wait().await;
@@ -56,75 +60,120 @@ impl HostTask {
 pub struct Running {
     /// The daemon's end of the seam.
     pub client: HostClient,
-    /// This life of the engine.
-    pub epoch: Epoch,
-    /// How it stops trees.
-    pub means: StopMeans,
     /// To wait for its end.
     pub task: HostTask,
 }
 
-/// Starts an engine on the current runtime.
+/// Starts an engine in this process, on the current runtime.
 #[must_use]
 pub fn start(config: HostConfig) -> Running {
+    let grace = config.grace;
+    let (local, shutdowns) = Local::new(engine(config));
+    let tasks = TaskTracker::new();
+    tasks.spawn(live(local.engine.clone(), shutdowns, grace));
+    tasks.close();
+    Running {
+        client: HostClient::local(local),
+        task: HostTask::new(tasks),
+    }
+}
+
+/// Makes an engine, in a new life.
+pub(super) fn engine(config: HostConfig) -> Engine {
     let epoch = Epoch::random();
     let containment = Containment::probe(&ContainmentSettings {
         epoch,
         preferred: config.means,
-        reaper: config.reaper,
+        reaper: config.reaper.clone(),
         embedded: config.embedded,
     });
-    let means = containment.means();
-    tracing::info!(%epoch, ?means, "the process engine starts");
-    let engine = Engine::new(EngineConfig {
+    tracing::info!(%epoch, means = ?containment.means(), "the process engine starts");
+    Engine::new(engine_config(epoch, containment, config))
+}
+
+/// What an engine is made of.
+pub(super) fn engine_config(
+    epoch: Epoch,
+    containment: Containment,
+    config: HostConfig,
+) -> EngineConfig {
+    EngineConfig {
         epoch,
         limits: config.limits,
         environment: config.environment,
         account: Account::current(),
         containment,
         grace: config.grace,
-    });
-    let (client, requests) = HostClient::channel();
-    let tasks = TaskTracker::new();
-    tasks.spawn(serve(engine, requests, config.grace));
-    tasks.close();
-    Running {
-        client,
-        epoch,
-        means,
-        task: HostTask { tasks },
     }
 }
 
-async fn serve(engine: Engine, mut requests: mpsc::Receiver<Envelope>, grace: Duration) {
+/// A request to end.
+#[derive(Debug)]
+pub(super) struct Shutdown {
+    grace: Duration,
+    over: oneshot::Sender<()>,
+}
+
+/// Requests to end that may wait to be heard.
+const SHUTDOWNS: usize = 8;
+
+/// The engine as it is asked from within its own process. Every call may be
+/// dropped at any await: what has a lasting effect runs in a task of its own.
+#[derive(Debug, Clone)]
+pub(super) struct Local {
+    pub(super) engine: Engine,
+    shutdowns: mpsc::Sender<Shutdown>,
+}
+
+impl Local {
+    pub(super) fn new(engine: Engine) -> (Self, mpsc::Receiver<Shutdown>) {
+        let (shutdowns, receiver) = mpsc::channel(SHUTDOWNS);
+        (Self { engine, shutdowns }, receiver)
+    }
+
+    pub(super) fn life(&self) -> Life {
+        Life {
+            epoch: self.engine.epoch(),
+            means: self.engine.means(),
+        }
+    }
+
+    pub(super) async fn call(&self, request: Request, descriptors: Vec<Descriptor>) -> Answer {
+        let Request::Shutdown { grace } = request else {
+            return Box::pin(handle(&self.engine, request, descriptors)).await;
+        };
+        let (over, is_over) = oneshot::channel();
+        self.shutdowns
+            .send(Shutdown { grace, over })
+            .await
+            .map_err(|_| ProcessError::EngineGone)?;
+        is_over.await.map_err(|_| ProcessError::EngineGone)?;
+        Ok((Reply::Done, Vec::new()))
+    }
+}
+
+/// Watches leases, and ends the engine when somebody asks, or when nobody can
+/// ask any more. What is asked while it ends is still answered: how processes
+/// ended is what clients want to know then.
+pub(super) async fn live(engine: Engine, mut shutdowns: mpsc::Receiver<Shutdown>, grace: Duration) {
     let leases = engine.clone();
     let mut leases = std::pin::pin!(async move { leases.watch_leases().await });
     let mut asked = Vec::new();
     let mut ending = std::pin::pin!(None);
     loop {
-        let envelope = tokio::select! {
-            envelope = requests.recv() => envelope,
+        let shutdown = tokio::select! {
+            shutdown = shutdowns.recv() => shutdown,
             () = &mut leases => None,
             () = over(ending.as_mut()) => break,
         };
-        match envelope {
-            // What is asked while the engine ends is still answered: how
-            // processes ended is what clients want to know then.
-            Some(Envelope {
-                request: Request::Shutdown { grace },
-                reply,
-                ..
-            }) => {
-                asked.push(reply);
+        match shutdown {
+            Some(Shutdown { grace, over }) => {
+                asked.push(over);
                 if ending.is_none() {
                     ending.set(Some(engine.shut_down(grace)));
                 } else if grace.is_zero() {
                     engine.hurry();
                 }
-            }
-            Some(envelope) => {
-                let asked = engine.clone();
-                engine.tasks().spawn(answer(asked, envelope));
             }
             None => {
                 if ending.is_none() {
@@ -135,16 +184,15 @@ async fn serve(engine: Engine, mut requests: mpsc::Receiver<Envelope>, grace: Du
             }
         }
     }
-    requests.close();
-    while let Some(envelope) = requests.recv().await {
-        engine.tasks().spawn(answer(engine.clone(), envelope));
+    shutdowns.close();
+    while let Some(shutdown) = shutdowns.recv().await {
+        asked.push(shutdown.over);
     }
-    for reply in asked {
+    engine.finished().await;
+    for over in asked {
         // Whoever asked may be gone.
-        let _ = reply.send(Ok((Reply::Done, Vec::new())));
+        let _ = over.send(());
     }
-    engine.tasks().close();
-    engine.tasks().wait().await;
 }
 
 /// The end of the shutdown, once there is one.
@@ -155,22 +203,12 @@ async fn over<F: Future<Output = ()>>(ending: Pin<&mut Option<F>>) {
     }
 }
 
-async fn answer(engine: Engine, envelope: Envelope) {
-    let Envelope {
-        request,
-        descriptors,
-        mut reply,
-    } = envelope;
-    let answer = tokio::select! {
-        biased;
-        answer = handle(&engine, request, descriptors) => answer,
-        // Nobody waits any more. What has an effect goes on in its own task.
-        () = reply.closed() => return,
-    };
-    let _ = reply.send(answer);
-}
-
-async fn handle(engine: &Engine, request: Request, descriptors: Vec<Descriptor>) -> Answer {
+/// Asks the engine.
+pub(super) async fn handle(
+    engine: &Engine,
+    request: Request,
+    descriptors: Vec<Descriptor>,
+) -> Answer {
     let done = |()| (Reply::Done, Vec::new());
     match request {
         Request::OpenSession(record) => {
@@ -259,7 +297,8 @@ async fn handle(engine: &Engine, request: Request, descriptors: Vec<Descriptor>)
             Ok((reply, Vec::new()))
         }
         Request::Remove(target) => engine.remove(target).map(done),
-        Request::Shutdown { .. } => Ok(done(())),
+        // Not the engine's to do: it is ended by whoever watches its life.
+        Request::Shutdown { .. } => Err(ProcessError::ShuttingDown),
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use executor_proto::id::{ProcessId, SessionId};
+use serde::{Deserialize, Serialize};
 
 /// Whose process: one of a session, or of any session for an administrator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Target {
     /// `None`: whichever session has it.
     pub session: Option<SessionId>,
@@ -15,7 +16,7 @@ pub struct Target {
 }
 
 /// How a process is to be stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopMode {
     /// SIGINT, once; the program may go on.
     Interrupt,
@@ -29,7 +30,7 @@ pub enum StopMode {
 }
 
 /// Who gets a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SignalTarget {
     /// The leader.
     Leader,
@@ -38,7 +39,7 @@ pub enum SignalTarget {
 }
 
 /// One write of one writer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StdinWrite {
     /// The client's id.
     pub writer: String,

@@ -14,7 +14,7 @@ use super::tree::ChildStdio;
 use crate::sys::readiness::Watched;
 
 /// What output is read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum OutputKind {
     Pipe,
     /// The master of a terminal.

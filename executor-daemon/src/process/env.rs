@@ -32,7 +32,7 @@ const QUIET: [(&[u8], &[u8]); 5] = [
 ];
 
 /// Variables by name, in a stable order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Variables(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Variables {

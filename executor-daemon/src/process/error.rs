@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use executor_proto::id::{Epoch, ProcessId, SessionId};
+use serde::{Deserialize, Serialize};
 
 /// A refusal of the process engine. Nothing was changed unless it says so.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ProcessError {
     /// No such session in this epoch.
     #[error("session {0} is not open; open it with OpenSession")]
@@ -23,12 +24,15 @@ pub enum ProcessError {
         limit: usize,
     },
     /// Another life of the engine.
-    #[error("epoch {asked} is over, this is {current}: what belonged to it is gone")]
+    #[error("epoch {asked} is over, this is {current}: what belonged to it is gone{}", told(left.as_ref()))]
     EpochOver {
         /// What the request named.
         asked: Epoch,
         /// What there is.
         current: Epoch,
+        /// What the lost host of that epoch had left running, where the present
+        /// one found out.
+        left: Option<Left>,
     },
     /// Never started.
     #[error("no process {0} in this session; list the processes to see what there is")]
@@ -122,7 +126,7 @@ pub enum ProcessError {
     BadSignal(i32),
     /// A directory that was opened is gone from the seam.
     #[error("the working directory {0:?} came without its descriptor")]
-    MissingDescriptor(PathBuf),
+    MissingDescriptor(#[serde(with = "crate::path_bytes")] PathBuf),
     /// The machine lacks something.
     #[error(
         "the machine has no descriptors or memory left for another process (errno {errno}); end some first"
@@ -134,13 +138,41 @@ pub enum ProcessError {
     /// Ending.
     #[error("the daemon is shutting down and takes no new work")]
     ShuttingDown,
+    /// The process host is of another release.
+    #[error(
+        "the process host does not understand this request: it is of another release; \
+         bring both to the same one with `executor-daemon upgrade`"
+    )]
+    NotUnderstood,
     /// The engine is gone: its thread or process has ended.
     #[error("the process engine does not answer")]
     EngineGone,
 }
 
+/// What became of processes that a lost host had left running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// How many were ended.
+    pub ended: usize,
+    /// Pids that could not be ended.
+    pub survivors: Vec<u32>,
+}
+
+fn told(left: Option<&Left>) -> String {
+    match left {
+        None => String::new(),
+        Some(Left { ended, survivors }) if survivors.is_empty() => {
+            format!("; {ended} processes that it left running were ended")
+        }
+        Some(Left { ended, survivors }) => format!(
+            "; of the processes that it left running {ended} were ended, and these could not \
+             be: {survivors:?}"
+        ),
+    }
+}
+
 /// Why a process takes no input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StdinClosedBecause {
     /// It was started with `stdin: null`.
     #[error("it was started without input (stdin: null)")]
@@ -157,7 +189,7 @@ pub enum StdinClosedBecause {
 }
 
 /// An exit in two words, for messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ExitedAs {
     /// By a code.
     #[error("code {0}")]

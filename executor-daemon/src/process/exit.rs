@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 /// starting → running → exited | failed | killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Accepted; its program is not running yet.
     Starting,
@@ -39,8 +39,16 @@ pub enum WaitStatus {
     Lost,
 }
 
+impl WaitStatus {
+    /// It exited with 0.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
 /// Why it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// It exited by itself.
     Exited,
@@ -69,7 +77,7 @@ pub enum Cause {
 }
 
 /// Where a start failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnStage {
     /// Pipes, a terminal or memory could not be had.
     Resources,
@@ -110,7 +118,7 @@ impl SpawnStage {
 }
 
 /// Why a program could not be started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnFailure {
     /// Where.
     pub stage: SpawnStage,
@@ -162,7 +170,7 @@ pub struct Usage {
 }
 
 /// A member of a command's tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its pid.
     pub pid: u32,
@@ -171,7 +179,7 @@ pub struct Member {
 }
 
 /// The end of a process. Once published it never changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// `None` when it never ran.
     pub status: Option<WaitStatus>,

@@ -19,15 +19,20 @@ use super::error::ProcessError;
 /// How long a reader may be away before the process goes on without it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 enum State {
-    Waiting { since: Instant },
-    Attached { connections: u32 },
+    Waiting {
+        #[serde(with = "crate::process::moment")]
+        since: Instant,
+    },
+    Attached {
+        connections: u32,
+    },
     Abandoned,
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct LosslessReader {
     state: State,
     reader: Option<String>,
@@ -87,6 +92,13 @@ impl LosslessReader {
         }
     }
 
+    /// All connections have ended at once: the daemon is lost.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        if let State::Attached { .. } = self.state {
+            self.state = State::Waiting { since: now };
+        }
+    }
+
     /// When patience ends; `None` while a reader is attached or given up.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -135,6 +147,22 @@ mod tests {
         assert_eq!(flow.room(140), u64::MAX);
         flow.attach("r", 60).unwrap();
         assert_eq!(flow.room(100), 60);
+    }
+
+    #[test]
+    fn a_lost_daemon_is_a_lost_reader() {
+        let start = Instant::now();
+        let mut flow = LosslessReader::new(100, start);
+        flow.attach("r", 0).unwrap();
+        flow.attach("r", 0).unwrap();
+        flow.lost(start);
+        assert_eq!(flow.deadline(), Some(start + PATIENCE));
+        flow.attach("r", 10).unwrap();
+        assert_eq!((flow.deadline(), flow.room(10)), (None, 100));
+        flow.detach("r", start);
+        flow.tick(start + PATIENCE);
+        flow.lost(start + PATIENCE);
+        assert_eq!(flow.room(1000), u64::MAX, "what was given up stays so");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use super::exit::{Cause, Exit, Member, SpawnFailure, State, Usage, WaitStatus};
 
 /// Why we mean to end a process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Intent {
     /// Its timeout passed.
     Timeout,
@@ -60,7 +60,7 @@ impl Intent {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 enum Phase {
     Starting,
     Running {
@@ -85,7 +85,7 @@ pub(crate) struct LeaderEnd {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Lifecycle {
     phase: Phase,
     intent: Option<Intent>,

@@ -19,16 +19,19 @@
 
 pub mod backend;
 pub mod control;
+pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod engine;
 pub mod env;
 pub mod error;
 pub mod exit;
 pub(crate) mod flow;
+pub(crate) mod handover;
 pub(crate) mod launch;
 pub(crate) mod lifecycle;
 pub mod log;
 pub(crate) mod login;
+pub(crate) mod moment;
 pub(crate) mod program;
 pub(crate) mod record;
 pub mod snapshot;

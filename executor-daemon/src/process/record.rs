@@ -8,7 +8,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use executor_proto::id::{ProcessId, SessionId};
 use tokio::sync::Notify;
@@ -22,15 +22,19 @@ use super::log::{LogReader, LogStatus, RetiredLog};
 use super::snapshot::{Snapshot, StopMeans};
 use super::spec::{SpecDigest, TerminalSize};
 use super::stdin::StdinQueue;
-use super::tree::Tree;
+use super::tree::{EndMode, EndReport, Tree};
+
+/// How long whoever has emptied a tree waits for the exit to be published.
+pub(crate) const EXIT_PUBLISHED: Duration = Duration::from_secs(2);
 
 /// What never changes.
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Facts {
     pub(crate) id: ProcessId,
     pub(crate) session: SessionId,
     pub(crate) digest: SpecDigest,
     pub(crate) label: String,
+    #[serde(with = "crate::path_bytes")]
     pub(crate) cwd: PathBuf,
     pub(crate) created_at: SystemTime,
     pub(crate) means: StopMeans,
@@ -48,6 +52,8 @@ pub(crate) struct Mutable {
     pub(crate) master: Option<Arc<OwnedFd>>,
     /// Present from the launch until the tree is known to be empty.
     pub(crate) tree: Option<Tree>,
+    /// Somebody ends the tree, in this way.
+    pub(crate) ending: Option<EndMode>,
     /// Present once no more output can come: gives the log back when dropped.
     pub(crate) retired: Option<RetiredLog>,
     /// Nobody can ask for it any more.
@@ -105,6 +111,41 @@ impl Process {
                 return done(&mut self.lock());
             }
         }
+    }
+
+    /// Ends the whole tree; `None` where there is none. That it is being ended
+    /// is noted meanwhile, for whoever has to go on with it. Where somebody ends
+    /// it already, SIGTERM is not sent again. Cancel safe: it goes no further
+    /// then.
+    pub(crate) async fn end_tree(&self, mode: EndMode) -> Option<EndReport> {
+        let (tree, before) = {
+            let mut mutable = self.lock();
+            let tree = mutable.tree.clone()?;
+            (tree, mutable.ending.replace(mode))
+        };
+        let report = match before {
+            Some(_) => tree.end_too(mode).await,
+            None => tree.end(mode).await,
+        };
+        self.lock().ending = None;
+        Some(report)
+    }
+
+    /// Waits until its launch is over: one that is just being launched has no
+    /// tree yet. Cancel safe.
+    pub(crate) async fn wait_launched(&self, deadline: Instant) {
+        self.wait_until(deadline, |mutable| {
+            mutable.lifecycle.ran().is_some() || mutable.state().is_final()
+        })
+        .await;
+    }
+
+    /// Waits until the exit of a leader that has ended is published. Cancel
+    /// safe.
+    pub(crate) async fn wait_exit_published(&self) {
+        let deadline = Instant::now() + EXIT_PUBLISHED;
+        self.wait_until(deadline, |mutable| mutable.state().is_final())
+            .await;
     }
 
     pub(crate) fn is_finished(&self) -> bool {

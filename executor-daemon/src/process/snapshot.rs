@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use executor_proto::id::{ProcessId, SessionId};
+use serde::{Deserialize, Serialize};
 
 use super::exit::{Exit, State, Usage};
 use super::spec::TerminalSize;
 
 /// How a tree is stopped, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopMeans {
     /// A cgroup v2 of its own, ended by `cgroup.kill` (cgroups(7)).
     Cgroup,
@@ -20,7 +21,7 @@ pub enum StopMeans {
 }
 
 /// A process as it is now.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Its id.
     pub id: ProcessId,
@@ -29,6 +30,7 @@ pub struct Snapshot {
     /// For people.
     pub label: String,
     /// Where it was started.
+    #[serde(with = "crate::path_bytes")]
     pub cwd: PathBuf,
     /// Where it stands.
     pub state: State,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use executor_proto::id::ProcessId;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes of a command.
 pub const COMMAND_BYTES: usize = 4 << 20;
@@ -14,12 +15,12 @@ pub const COMMAND_BYTES: usize = 4 << 20;
 pub const ARGUMENT_BYTES: usize = 131_071;
 
 /// Tells two specs apart: BLAKE3 of the request, shortened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecDigest(pub [u8; 16]);
 
 /// One start, complete but for the working directory's descriptor, which
 /// travels beside it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StartSpec {
     /// The client's id.
     pub id: ProcessId,
@@ -42,11 +43,12 @@ pub struct StartSpec {
     /// Ends the tree after this time without output.
     pub idle_timeout: Option<Duration>,
     /// The working directory's name, for `PWD` and for people.
+    #[serde(with = "crate::path_bytes")]
     pub cwd: PathBuf,
 }
 
 /// What is run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// A program and its arguments; not empty.
     Argv(Vec<CString>),
@@ -60,7 +62,7 @@ pub enum Command {
 }
 
 /// Which shell runs a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shell {
     /// `$SHELL` of the command's environment where it is a POSIX shell; else
     /// bash where there is one, else sh.
@@ -74,7 +76,7 @@ pub enum Shell {
 }
 
 /// Which variables a command starts from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EnvironmentPolicy {
     /// PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR.
     Core,
@@ -87,7 +89,7 @@ pub enum EnvironmentPolicy {
 }
 
 /// The environment of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentSpec {
     /// Where it starts from.
     pub policy: EnvironmentPolicy,
@@ -100,7 +102,7 @@ pub struct EnvironmentSpec {
 }
 
 /// Input and output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Io {
     /// Pipes.
     Pipe {
@@ -114,7 +116,7 @@ pub enum Io {
 }
 
 /// Rows and columns, 1 to 1,000 each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     rows: u16,
     columns: u16,
@@ -151,7 +153,7 @@ impl TerminalSize {
 }
 
 /// Whether a reader can hold the process up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flow {
     /// Never.
     Drain,

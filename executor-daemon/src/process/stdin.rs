@@ -14,7 +14,7 @@ use super::control::StdinWrite;
 use super::error::{ExitedAs, ProcessError, StdinClosedBecause};
 
 /// Bounds of one queue.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StdinLimits {
     /// Bytes that may wait.
     pub(crate) queue: usize,
@@ -34,7 +34,7 @@ pub(crate) enum Accepted {
     NoRoom,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum State {
     Open,
     /// End of input follows what is queued.
@@ -43,7 +43,7 @@ enum State {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StdinQueue {
     id: ProcessId,
     state: State,

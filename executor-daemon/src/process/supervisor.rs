@@ -13,116 +13,63 @@
 //!   `flow: lossless` pauses it, and only while its reader is waited for.
 //! - What was in the pipe at the exit is in the log before the exit is
 //!   published; the exit never waits for a pipe that a descendant holds.
+//!
+//! A supervisor can be frozen between two events, and another one goes on with
+//! what it gives: that is how a host is upgraded in place.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backend::pty;
-use super::ends::{Ends, Output, OutputKind};
+use super::drain::{Drain, Sink};
+use super::ends::Ends;
 use super::error::StdinClosedBecause;
 use super::launch::Running;
 use super::lifecycle::{Intent, LeaderEnd};
 use super::log::LogWriter;
-use super::log::Stream;
 use super::record::Process;
 use super::tree::{EndMode, Leader, LeaderExit, Tree};
 use crate::sys::readiness::Watched;
 
-/// Most bytes of one read(2).
-const READ: usize = 256 << 10;
-/// Reads in a row before others get their turn: of a pipe, and of a terminal,
-/// which gives 4 KiB at most each time.
-const READS_IN_A_ROW: usize = 8;
-const TERMINAL_READS_IN_A_ROW: usize = 64;
-/// Capacity a pipe is given once it was seen full. Not before: all pipes of an
-/// unprivileged user share 64 MiB (pipe(7)).
-pub(crate) const BUSY_PIPE: usize = 256 << 10;
-/// A pipe's capacity before that.
-const FRESH_PIPE: usize = 64 << 10;
-/// What is read of a terminal at the exit at most: more is more than its
-/// buffers hold, so somebody else is writing.
-const TERMINAL_AT_EXIT: usize = 128 << 10;
-
-/// Where output goes: the log, or nowhere once the process is forgotten. The
-/// pipe is drained all the same.
-#[derive(Debug)]
-enum Sink {
-    Log(LogWriter),
-    Nowhere,
-}
-
-impl Sink {
-    fn read(&mut self, fd: BorrowedFd<'_>, stream: Stream, limit: usize) -> io::Result<usize> {
-        match self {
-            Self::Log(writer) => writer.read_from(fd, stream, limit),
-            Self::Nowhere => {
-                let mut scratch = [0u8; 8 << 10];
-                let limit = limit.min(scratch.len());
-                Ok(rustix::io::read(
-                    fd,
-                    scratch.get_mut(..limit).unwrap_or_default(),
-                )?)
-            }
-        }
-    }
-
-    fn end(&self) -> u64 {
-        match self {
-            Self::Log(writer) => writer.end(),
-            Self::Nowhere => 0,
-        }
-    }
-}
-
-/// What a read of an output ended with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Drained {
-    /// Nothing is there now.
-    Empty,
-    /// There may be more.
-    More,
-    /// No more can come.
-    Ended,
-}
-
 /// Deadlines of one process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Deadlines {
+    #[serde(with = "super::moment::optional")]
     pub(crate) timeout: Option<Instant>,
     pub(crate) idle_timeout: Option<Duration>,
+    /// Since when it is idle.
+    #[serde(with = "super::moment")]
+    pub(crate) last_output: Instant,
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
 }
 
-/// See the module's documentation.
-pub(crate) struct Supervisor {
-    process: Arc<Process>,
-    leader: Option<Leader>,
-    tree: Tree,
-    outputs: [Option<Output>; 2],
-    input: Option<Watched>,
-    sink: Sink,
-    deadlines: Deadlines,
-    last_output: Instant,
-    /// Output may not come: a reader is waited for.
-    held: bool,
-    tasks: TaskTracker,
-    script: Option<OwnedFd>,
+/// What a supervisor works on, and another one could go on with.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) process: Arc<Process>,
+    pub(crate) leader: Option<Leader>,
+    pub(crate) tree: Tree,
+    pub(crate) drain: Drain,
+    pub(crate) input: Option<Watched>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) script: Option<Arc<OwnedFd>>,
 }
 
-impl Supervisor {
+impl Work {
+    /// On a process that has just been launched.
     pub(crate) fn new(
         process: Arc<Process>,
         running: Running,
         writer: LogWriter,
         deadlines: Deadlines,
-        tasks: TaskTracker,
     ) -> Self {
         let Running {
             launched,
@@ -134,44 +81,64 @@ impl Supervisor {
             process,
             leader: Some(launched.leader),
             tree: launched.tree,
-            outputs,
+            drain: Drain::new(outputs, Sink::Log(writer)),
             input,
-            sink: Sink::Log(writer),
             deadlines,
-            last_output: Instant::now(),
+            script: script.map(Arc::new),
+        }
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Supervisor {
+    /// On the heap: a task is as large as all that it ever moves.
+    work: Box<Work>,
+    /// Output may not come: a reader is waited for.
+    held: bool,
+    tasks: TaskTracker,
+}
+
+impl Supervisor {
+    pub(crate) fn new(work: Box<Work>, tasks: TaskTracker) -> Self {
+        Self {
+            work,
             held: false,
             tasks,
-            script,
         }
     }
 
-    /// Follows the process until it has exited and its output has ended.
-    pub(crate) async fn run(mut self) {
-        while self.leader.is_some() || self.outputs.iter().any(Option::is_some) {
-            let room = self.room();
+    /// Follows the process until it has exited and its output has ended; then
+    /// there is nothing left. Or until `frozen`: then what is left is returned.
+    pub(crate) async fn run(mut self, frozen: &CancellationToken) -> Option<Box<Work>> {
+        while self.work.leader.is_some() || self.work.drain.is_open() {
+            let room = room(&self.work.process, self.work.drain.end());
             // Who is held up is not idle: its time begins when it may go on.
             if self.held || room == 0 {
-                self.last_output = Instant::now();
+                self.work.deadlines.last_output = Instant::now();
             }
             self.held = room == 0;
             let deadline = self.next_deadline();
             let has_input = {
-                let mutable = self.process.lock();
+                let mutable = self.work.process.lock();
                 mutable.stdin.queued() > 0 || mutable.stdin.wants_close()
             };
-            let [first, second] = &self.outputs;
             let event = tokio::select! {
-                end = exit_of(&mut self.leader) => Event::Exited(end),
-                ready = readable(first), if room > 0 => Event::Readable(0, ready),
-                ready = readable(second), if room > 0 => Event::Readable(1, ready),
-                ready = writable(&self.input), if has_input => Event::Writable(ready),
-                () = self.process.wake.notified() => Event::Woken,
+                end = exit_of(&mut self.work.leader) => Event::Exited(end),
+                (index, ready) = self.work.drain.readable(), if room > 0 => {
+                    Event::Readable(index, ready)
+                }
+                ready = writable(&self.work.input), if has_input => Event::Writable(ready),
+                () = self.work.process.wake.notified() => Event::Woken,
                 () = sleep_until(deadline) => Event::Deadline,
+                () = frozen.cancelled() => return Some(self.work),
             };
             match event {
                 Event::Exited(end) => self.exited(end),
-                Event::Readable(index, Ok(())) => self.drain(index),
-                Event::Readable(index, Err(_)) => self.close_output(index),
+                Event::Readable(index, Ok(())) => self.read(index),
+                Event::Readable(index, Err(_)) => {
+                    self.work.drain.close(index);
+                    self.output_may_have_ended();
+                }
                 Event::Writable(Ok(())) => self.feed(),
                 Event::Writable(Err(_)) => self.close_input(StdinClosedBecause::ReaderGone),
                 Event::Woken => self.woken(),
@@ -179,25 +146,19 @@ impl Supervisor {
             }
         }
         self.finish();
-    }
-
-    fn room(&self) -> u64 {
-        let mutable = self.process.lock();
-        match &mutable.flow {
-            Some(flow) if !mutable.forgotten => flow.room(self.sink.end()),
-            _ => u64::MAX,
-        }
+        None
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let flow = self
+            .work
             .process
             .lock()
             .flow
             .as_ref()
             .and_then(super::flow::LosslessReader::deadline);
-        let (timeout, idle) = if self.leader.is_some() {
-            (self.deadlines.timeout, self.idle_deadline())
+        let (timeout, idle) = if self.work.leader.is_some() {
+            (self.work.deadlines.timeout, self.idle_deadline())
         } else {
             (None, None)
         };
@@ -205,36 +166,37 @@ impl Supervisor {
     }
 
     fn idle_deadline(&self) -> Option<Instant> {
-        let after = self.deadlines.idle_timeout.filter(|_| !self.held)?;
-        Some(self.last_output + after)
+        let deadlines = &self.work.deadlines;
+        let after = deadlines.idle_timeout.filter(|_| !self.held)?;
+        Some(deadlines.last_output + after)
     }
 
     fn tick(&mut self, now: Instant) {
-        if let Some(flow) = &mut self.process.lock().flow {
+        if let Some(flow) = &mut self.work.process.lock().flow {
             flow.tick(now);
         }
-        if self.leader.is_none() {
+        if self.work.leader.is_none() {
             return;
         }
-        if self.deadlines.timeout.is_some_and(|at| at <= now) {
-            self.deadlines.timeout = None;
+        if self.work.deadlines.timeout.is_some_and(|at| at <= now) {
+            self.work.deadlines.timeout = None;
             self.end_tree(Intent::Timeout);
         }
         if self.idle_deadline().is_some_and(|at| at <= now) {
-            self.deadlines.idle_timeout = None;
+            self.work.deadlines.idle_timeout = None;
             self.end_tree(Intent::IdleTimeout);
         }
     }
 
     fn end_tree(&self, intent: Intent) {
-        self.process.lock().lifecycle.intend(intent);
-        let (tree, process) = (self.tree.clone(), Arc::clone(&self.process));
+        let process = Arc::clone(&self.work.process);
+        process.lock().lifecycle.intend(intent);
         let mode = EndMode::Terminate {
-            grace: self.deadlines.grace,
+            grace: self.work.deadlines.grace,
         };
         self.tasks.spawn(async move {
-            let report = tree.end(mode).await;
-            if !report.survivors.is_empty() {
+            let report = process.end_tree(mode).await;
+            if let Some(report) = report.filter(|report| !report.survivors.is_empty()) {
                 tracing::warn!(
                     process = %process.facts.id,
                     survivors = ?report.survivors,
@@ -247,105 +209,34 @@ impl Supervisor {
 
     fn woken(&mut self) {
         let (forgotten, wants_close) = {
-            let mutable = self.process.lock();
+            let mutable = self.work.process.lock();
             (mutable.forgotten, mutable.stdin.wants_close())
         };
         // Not only when the pipe takes more: it may be full.
         if wants_close {
             self.close_input(StdinClosedBecause::Closed);
         }
-        match &mut self.sink {
-            // The log goes back at once; the pipe is drained as before.
-            Sink::Log(_) if forgotten => self.sink = Sink::Nowhere,
-            Sink::Log(writer) => writer.shrink_if_asked(),
-            Sink::Nowhere => {}
+        if forgotten {
+            // The pipe is drained as before.
+            self.work.drain.forget();
         }
+        self.work.drain.shrink_if_asked();
     }
 
-    /// Reads one output until it is empty, or for its turn.
-    fn drain(&mut self, index: usize) {
-        let kind = self.outputs.get(index).and_then(Option::as_ref);
-        let reads = match kind.map(|output| output.kind) {
-            Some(OutputKind::Terminal) => TERMINAL_READS_IN_A_ROW,
-            Some(OutputKind::Pipe) | None => READS_IN_A_ROW,
-        };
-        for _ in 0..reads {
-            let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
-            if room == 0 {
-                return;
-            }
-            match self.read_once(index, room.min(READ)) {
-                Drained::More => {}
-                Drained::Empty => return,
-                Drained::Ended => return self.close_output(index),
-            }
+    fn read(&mut self, index: usize) {
+        let process = &self.work.process;
+        if self.work.drain.turn(index, |end| room(process, end)) {
+            self.work.deadlines.last_output = Instant::now();
         }
-    }
-
-    fn read_once(&mut self, index: usize, limit: usize) -> Drained {
-        let Some(Some(output)) = self.outputs.get_mut(index) else {
-            return Drained::Empty;
-        };
-        let (sink, stream) = (&mut self.sink, output.stream);
-        let read = output
-            .fd
-            .try_io(Interest::READABLE, |fd| sink.read(fd, stream, limit));
-        match read {
-            Ok(0) => Drained::Ended,
-            Ok(n) => {
-                self.last_output = Instant::now();
-                if n >= FRESH_PIPE && !output.grown {
-                    output.grown = true;
-                    if output.kind == OutputKind::Pipe {
-                        // Only speed depends on it.
-                        let _ = rustix::pipe::fcntl_setpipe_size(output.fd.as_fd(), BUSY_PIPE);
-                    }
-                }
-                Drained::More
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Drained::Empty,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Drained::More,
-            // EIO: the last holder of the terminal has closed it.
-            Err(_) => Drained::Ended,
-        }
-    }
-
-    /// What was written before the exit, and no more than that.
-    fn drain_at_exit(&mut self, index: usize) {
-        let Some(Some(output)) = self.outputs.get(index) else {
-            return;
-        };
-        let mut left = match output.kind {
-            OutputKind::Pipe => {
-                let there = pty::fionread(output.fd.as_fd());
-                there.map_or(READ, |n| usize::try_from(n).unwrap_or(READ))
-            }
-            OutputKind::Terminal => TERMINAL_AT_EXIT,
-        };
-        while left > 0 {
-            let Some(Some(output)) = self.outputs.get(index) else {
-                return;
-            };
-            let (sink, stream) = (&mut self.sink, output.stream);
-            // Past the readiness that the runtime remembers: the bytes may
-            // have come since it last looked.
-            match sink.read(output.fd.as_fd(), stream, left.min(READ)) {
-                Ok(0) => return self.close_output(index),
-                Ok(n) => left = left.saturating_sub(n),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.close_output(index),
-            }
-        }
+        self.output_may_have_ended();
     }
 
     fn exited(&mut self, end: LeaderExit) {
-        self.leader = None;
-        self.script = None;
-        for index in 0..self.outputs.len() {
-            self.drain_at_exit(index);
-        }
-        let residue = self.tree.residue();
+        let work = &mut self.work;
+        work.leader = None;
+        work.script = None;
+        work.drain.at_exit();
+        let residue = work.tree.residue();
         let empty = residue.is_empty();
         let end = LeaderEnd {
             status: end.status,
@@ -355,76 +246,82 @@ impl Supervisor {
                 .into_iter()
                 .take(super::exit::Exit::RESIDUE_TOLD)
                 .collect(),
-            output_end: self.sink.end(),
+            output_end: work.drain.end(),
         };
-        self.input = None;
+        work.input = None;
         let tree = {
-            let mut mutable = self.process.lock();
+            let mut mutable = work.process.lock();
             mutable.stdin.exited(end.status.into());
             mutable.lifecycle.leader_exited(end);
             if empty { mutable.tree.take() } else { None }
         };
-        if let Sink::Log(writer) = &mut self.sink {
-            writer.publish_exit();
-        }
-        self.process.notify();
+        work.drain.publish_exit();
+        self.output_may_have_ended();
+        self.work.process.notify();
         if let Some(tree) = tree {
             // After those who wait have been told.
             self.tasks.spawn(async move { tree.release() });
         }
     }
 
-    fn close_output(&mut self, index: usize) {
-        if let Some(output) = self.outputs.get_mut(index) {
-            *output = None;
+    fn output_may_have_ended(&self) {
+        if self.work.drain.is_open() {
+            return;
         }
-        if self.outputs.iter().all(Option::is_none) {
-            self.process.lock().master = None;
-            if let Sink::Log(writer) = &mut self.sink {
-                writer.publish_end();
-            }
-            self.process.notify();
-        }
+        self.work.process.lock().master = None;
+        self.work.process.notify();
     }
 
     /// Gives the program what is queued, as far as it takes it.
     fn feed(&mut self) {
-        let Some(input) = &self.input else { return };
+        let Some(input) = &self.work.input else {
+            return;
+        };
+        let process = &self.work.process;
         loop {
-            let Some(chunk) = self.process.lock().stdin.front() else {
+            let Some(chunk) = process.lock().stdin.front() else {
                 break;
             };
             let written = input.try_io(Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, &chunk)?));
             match written {
                 Ok(n) => {
-                    self.process.lock().stdin.written(n);
-                    self.process.notify();
+                    process.lock().stdin.written(n);
+                    process.notify();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => return self.close_input(StdinClosedBecause::ReaderGone),
             }
         }
-        if self.process.lock().stdin.wants_close() {
+        if process.lock().stdin.wants_close() {
             self.close_input(StdinClosedBecause::Closed);
         }
     }
 
     fn close_input(&mut self, why: StdinClosedBecause) {
-        self.input = None;
-        self.process.lock().stdin.close(why);
-        self.process.notify();
+        self.work.input = None;
+        self.work.process.lock().stdin.close(why);
+        self.work.process.notify();
     }
 
     fn finish(self) {
-        let mut mutable = self.process.lock();
-        if let Sink::Log(writer) = self.sink
-            && !mutable.forgotten
-        {
-            mutable.retired = Some(writer.retire());
+        let Work { process, drain, .. } = *self.work;
+        let retired = drain.retire();
+        let mut mutable = process.lock();
+        if !mutable.forgotten {
+            mutable.retired = retired;
         }
         drop(mutable);
-        self.process.notify();
+        process.notify();
+    }
+}
+
+/// How many bytes may be read when `end` have been.
+fn room(process: &Process, end: u64) -> u64 {
+    let mutable = process.lock();
+    match &mutable.flow {
+        Some(flow) if !mutable.forgotten => flow.room(end),
+        _ => u64::MAX,
     }
 }
 
@@ -443,28 +340,22 @@ async fn exit_of(leader: &mut Option<Leader>) -> LeaderExit {
     }
 }
 
-async fn readable(output: &Option<Output>) -> io::Result<()> {
-    match output {
-        // Readiness is cleared by `try_io` when the kernel says EAGAIN.
-        Some(output) => output
-            .fd
-            .readable()
-            .await
-            .map(|mut guard| guard.retain_ready()),
-        None => std::future::pending().await,
-    }
-}
+// What few processes have is on the heap where it is, and not in every task.
 
 async fn writable(input: &Option<Watched>) -> io::Result<()> {
     match input {
-        Some(input) => input.writable().await.map(|mut guard| guard.retain_ready()),
+        Some(input) => {
+            let mut ready = Box::pin(input.writable()).await?;
+            ready.retain_ready();
+            Ok(())
+        }
         None => std::future::pending().await,
     }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        Some(deadline) => Box::pin(tokio::time::sleep_until(deadline)).await,
         None => std::future::pending().await,
     }
 }

@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use executor_proto::id::ProcessId;
+use serde::{Deserialize, Serialize};
 
 use super::error::ProcessError;
+use super::handover::ProcessState;
 use super::record::Process;
 use super::spec::{SpecDigest, StartSpec};
 
@@ -48,6 +50,17 @@ pub(crate) enum Admission {
     Existing(Arc<Process>),
     /// It may be made; [`Table::insert`] follows under the same lock.
     New,
+}
+
+/// A table as a value.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TableState {
+    closed: Option<ProcessError>,
+    /// Receipts, with their digest, and tombstones.
+    others: Vec<(ProcessId, Option<SpecDigest>)>,
+    kept: Vec<ProcessState>,
+    written: VecDeque<(SystemTime, ProcessId)>,
+    residue: Vec<ProcessState>,
 }
 
 /// See the module's documentation.
@@ -195,6 +208,53 @@ impl Table {
         }
         self.entries.clear();
         self.written.clear();
+    }
+
+    /// For a later image of this program. `state_of` says what a process is.
+    pub(crate) fn export(
+        &self,
+        mut state_of: impl FnMut(&Arc<Process>) -> ProcessState,
+    ) -> TableState {
+        let others = self.entries.iter().filter_map(|(id, entry)| match entry {
+            Entry::Kept(_) => None,
+            Entry::Receipt(digest) => Some((*id, Some(*digest))),
+            Entry::Tombstone => Some((*id, None)),
+        });
+        TableState {
+            closed: self.closed.clone(),
+            others: others.collect(),
+            kept: self.kept.iter().map(&mut state_of).collect(),
+            written: self.written.clone(),
+            residue: self.residue.iter().map(&mut state_of).collect(),
+        }
+    }
+
+    /// Goes on as an earlier image has said. `resume` makes a process of what
+    /// it was; one of which that fails is forgotten, and does not run again.
+    pub(crate) fn import(
+        limits: TableLimits,
+        receipts_age: bool,
+        state: TableState,
+        mut resume: impl FnMut(ProcessState) -> Option<Arc<Process>>,
+    ) -> Self {
+        let mut table = Self::new(limits, receipts_age);
+        table.closed = state.closed;
+        table.written = state.written;
+        for (id, digest) in state.others {
+            let entry = digest.map_or(Entry::Tombstone, Entry::Receipt);
+            table.entries.insert(id, entry);
+        }
+        for process in state.kept {
+            let (id, digest) = process.identity();
+            match resume(process) {
+                Some(process) => table.insert(process),
+                None => {
+                    table.entries.insert(id, Entry::Receipt(digest));
+                }
+            }
+        }
+        table.residue = state.residue.into_iter().filter_map(resume).collect();
+        table
     }
 
     fn room_for_a_receipt(&self) -> Result<(), ProcessError> {

@@ -77,7 +77,7 @@ impl Connector {
 /// # Errors
 /// See [`ServeError`]; nothing is left behind then.
 pub fn embed(config: Config) -> Result<Embedded, ServeError> {
-    embed_with(config, engine::start)
+    embed_with(config, engine::embedded)
 }
 
 pub(super) fn embed_with(config: Config, start: engine::Start) -> Result<Embedded, ServeError> {
@@ -88,7 +88,7 @@ pub(super) fn embed_with(config: Config, start: engine::Start) -> Result<Embedde
     let work = move || {
         // Dropped when the thread ends, however it ends.
         let _over: oneshot::Sender<()> = over_tell;
-        let runtime = match runtime(&config) {
+        let runtime = match runtime(config.limits.blocking_threads) {
             Ok(runtime) => runtime,
             Err(error) => {
                 let _ = ready.send(Err(ServeError::Start(error.to_string())));
@@ -96,7 +96,7 @@ pub(super) fn embed_with(config: Config, start: engine::Start) -> Result<Embedde
             }
         };
         runtime.block_on(async move {
-            let engine = match start(&config, true) {
+            let engine = match start(&config).await {
                 Ok(engine) => engine,
                 Err(error) => {
                     // Whoever embeds is waiting for it.
@@ -151,11 +151,11 @@ async fn live(
 ///
 /// # Errors
 /// When the kernel gives no epoll instance.
-pub fn runtime(config: &Config) -> io::Result<tokio::runtime::Runtime> {
+pub fn runtime(blocking_threads: usize) -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .thread_name("executor-blocking")
-        .max_blocking_threads(config.limits.blocking_threads)
+        .max_blocking_threads(blocking_threads)
         .build()
 }

@@ -17,8 +17,7 @@ pub mod embed;
 mod engine;
 mod gate;
 pub mod logging;
-pub mod private_directory;
-pub mod socket;
+mod replace;
 
 use std::io;
 use std::pin::Pin;
@@ -45,14 +44,18 @@ use tonic_reflection::server::Builder as Reflection;
 use self::auth::{Authenticator, Peer};
 use self::engine::Engine;
 use self::gate::Gate;
-use self::socket::{Socket, SocketError};
+pub use self::replace::Inheritance;
+use self::replace::Replaceable;
+
 use crate::config::{Config, ConfigError};
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
 use crate::host::message::Request;
+use crate::host::{LinkError, Notice};
 use crate::machine::{Facts, IdentityError, identity};
 use crate::service::{Core, Parts};
 use crate::session::registry::Registry;
+use crate::socket::{Socket, SocketError};
 
 /// What health tells of; "" is the server as a whole.
 const SERVICES: [&str; 4] = [
@@ -90,12 +93,9 @@ pub enum ServeError {
     /// A root of the configuration.
     #[error("roots: {0}")]
     Root(ResolveError),
-    /// The engine.
-    #[error("the process engine did not start: {why}")]
-    Engine {
-        /// Why.
-        why: String,
-    },
+    /// The process host.
+    #[error(transparent)]
+    Host(#[from] LinkError),
     /// A runtime, thread or service could not be made.
     #[error("the server did not start: {0}")]
     Start(String),
@@ -109,29 +109,38 @@ pub enum ServeError {
 
 /// Serves on the Unix socket of `config` until `shutdown` says so, then ends
 /// every command. Each item of `shutdown` is one request to end; the second
-/// one is impatient. Must run on a runtime whose thread it may keep busy.
+/// one is impatient. `inheritance` is what an earlier image of this program left,
+/// where there was one. Must run on a runtime whose thread it may keep busy.
 ///
 /// # Errors
 /// See [`ServeError`]; nothing is left behind then.
 pub async fn serve(
     config: Config,
+    inheritance: Option<Inheritance>,
     shutdown: impl Stream<Item = ()> + Unpin,
 ) -> Result<(), ServeError> {
-    serve_with(config, shutdown, engine::start).await
+    serve_with(config, inheritance, shutdown, engine::separate).await
 }
 
 async fn serve_with(
     config: Config,
+    inheritance: Option<Inheritance>,
     shutdown: impl Stream<Item = ()> + Unpin,
     start: engine::Start,
 ) -> Result<(), ServeError> {
     let path = config.socket.clone();
-    let mut socket = tokio::task::spawn_blocking(move || Socket::bind(&path))
-        .await
-        .map_err(|error| ServeError::Start(error.to_string()))??;
+    let mut socket = tokio::task::spawn_blocking(move || match inheritance {
+        Some(inheritance) => inheritance.adopt(),
+        None => Socket::bind(&path),
+    })
+    .await
+    .map_err(|error| ServeError::Start(error.to_string()))??;
     let machine = identity(&config.state_dir)?;
     let listener = socket.listener()?;
-    let engine = start(&config, false)?;
+    let replaceable = Replaceable::new(&socket, &listener)?;
+    let mut engine = start(&config).await?;
+    let told = told(engine.notices.take(), replaceable);
+    let shutdown = shutdown.merge(told);
     let (accepted, incoming) = mpsc::channel(ACCEPTED);
     let tasks = TaskTracker::new();
     tasks.spawn(accept(listener, accepted, config.limits.connections));
@@ -142,6 +151,27 @@ async fn serve_with(
     drop(socket);
     tracing::info!("ended");
     served
+}
+
+/// What the process host tells: an item for each request to end. Becomes another
+/// program where that is asked for.
+fn told(
+    notices: Option<mpsc::Receiver<Notice>>,
+    replaceable: Replaceable,
+) -> impl Stream<Item = ()> + Unpin {
+    let (_open, none) = mpsc::channel(1);
+    let notices = notices.unwrap_or(none);
+    Box::pin(
+        ReceiverStream::new(notices).filter_map(move |notice| match notice {
+            Notice::Stop => Some(()),
+            Notice::Upgrade { program } => {
+                tracing::info!(program = %program.display(), "going on as another program");
+                let error = replaceable.become_program(&program);
+                tracing::error!(%error, "that failed; going on as before");
+                None
+            }
+        }),
+    )
 }
 
 /// Accepts until nobody takes connections any more.
@@ -332,7 +362,6 @@ fn core(
     };
     let registry = Registry::new(
         engine.client.clone(),
-        engine.epoch,
         roots,
         config.home.clone(),
         means,
@@ -340,8 +369,6 @@ fn core(
     );
     Core::new(Parts {
         engine: engine.client.clone(),
-        epoch: engine.epoch,
-        means: engine.means,
         machine,
         facts,
         registry,

@@ -28,7 +28,15 @@ pub(super) fn engine(error: &ProcessError, call: Call) -> Failure {
         E::SessionEnded(_) => failure(Reason::SessionEnded),
         E::SessionSecretMismatch(_) => failure(Reason::SessionSecretMismatch),
         E::SessionLimit { limit } => limited(failure(Reason::SessionLimit), "sessions", *limit),
-        E::EpochOver { current, .. } => epoch(call, error).with("epoch", current),
+        E::EpochOver { current, left, .. } => {
+            let failure = epoch(call, error).with("epoch", current);
+            match left {
+                None => failure,
+                Some(left) => failure
+                    .with("left_ended", left.ended)
+                    .with("left_survivors", left.survivors.len()),
+            }
+        }
         E::NotFound(_) => failure(Reason::ProcessNotFound),
         E::NotFoundTombstone(_) => failure(Reason::ProcessNotFound).with("tombstone", true),
         E::Forgotten(_) => failure(Reason::ProcessForgotten),
@@ -65,6 +73,7 @@ pub(super) fn engine(error: &ProcessError, call: Call) -> Failure {
         E::MissingDescriptor(_) => failure(Reason::Internal),
         E::OutOfResources { errno } => failure(Reason::OutOfResources).with("errno", errno),
         E::ShuttingDown => failure(Reason::ShuttingDown),
+        E::NotUnderstood => failure(Reason::Unsupported),
         E::EngineGone => match call {
             // It may have been started before the engine went.
             Call::Start => Failure::new(
@@ -72,7 +81,7 @@ pub(super) fn engine(error: &ProcessError, call: Call) -> Failure {
                 "the process engine went away while the start was under way; \
                  whether the command ran is unknown",
             ),
-            Call::Other => failure(Reason::Internal),
+            Call::Other => failure(Reason::HostLost),
         },
     }
 }

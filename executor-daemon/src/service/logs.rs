@@ -8,9 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use executor_proto::id::{ProcessId, SessionId};
 use executor_proto::reason::Failure;
 
-use super::failure::unexpected;
+use super::failure::Call;
 use super::{Caller, Core};
 use crate::host::message::{Descriptor, Request, Target};
+use crate::process::error::ProcessError;
 use crate::process::log::LogReader;
 
 /// Readers kept.
@@ -76,7 +77,10 @@ impl Core {
         let (_, descriptors) = self
             .ask(caller, Request::OpenLog(target), Vec::new())
             .await?;
-        let reader = log_of(descriptors).ok_or_else(|| unexpected("log"))?;
+        let reader = log_of(descriptors).ok_or_else(|| {
+            let errno = libc::EMFILE;
+            self.refusal(&ProcessError::OutOfResources { errno }, Call::Other)
+        })?;
         self.logs.keep(target, reader.clone());
         Ok(reader)
     }

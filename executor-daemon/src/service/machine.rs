@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert::check::{count, length};
 use super::convert::process::means;
+use super::failure::Call;
 use super::{Core, principal};
 use crate::limits::Limits;
 use crate::machine::{Facts, memory};
@@ -33,6 +34,8 @@ impl MachineService for Machines {
     ) -> Result<Response<v1::GetMachineResponse>, Status> {
         principal(request.extensions(), Scope::Any)?;
         let parts = &self.core.parts;
+        let life = parts.engine.life().await;
+        let life = life.map_err(|error| self.core.refusal(&error, Call::Other))?;
         let Facts {
             hostname,
             os,
@@ -46,7 +49,7 @@ impl MachineService for Machines {
         } = parts.facts.clone();
         let machine = v1::Machine {
             machine_id: parts.machine.to_string(),
-            epoch: parts.epoch.to_string(),
+            epoch: life.epoch.to_string(),
             hostname,
             platform: Some(v1::Platform {
                 os,
@@ -62,7 +65,7 @@ impl MachineService for Machines {
             daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
             protocols: vec!["executor.v1".to_owned()],
             capabilities: Some(v1::Capabilities {
-                stop_means: means(parts.means).into(),
+                stop_means: means(life.means).into(),
                 pidfd: probe.pidfd,
                 openat2: probe.openat2,
                 landlock_abi: probe.landlock_abi,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use executor_proto::id::{Epoch, MachineId, ProcessId, SessionSecret};
+use executor_proto::id::{MachineId, ProcessId, SessionSecret};
 use executor_proto::metadata;
 use executor_proto::reason::{Failure, Reason};
 use executor_proto::v1::machine_service_server::MachineServiceServer;
@@ -37,7 +37,6 @@ use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::limits::Limits;
 use crate::machine::Facts;
 use crate::process::error::ProcessError;
-use crate::process::snapshot::StopMeans;
 use crate::server::auth::{Principal, Scope};
 use crate::session::registry::{Credentials, Registry, Session};
 
@@ -45,8 +44,6 @@ use crate::session::registry::{Credentials, Registry, Session};
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) engine: HostClient,
-    pub(crate) epoch: Epoch,
-    pub(crate) means: StopMeans,
     pub(crate) machine: MachineId,
     pub(crate) facts: Facts,
     pub(crate) registry: Registry,
@@ -153,8 +150,9 @@ impl Core {
         descriptors: Vec<Descriptor>,
         call: Call,
     ) -> Result<(Reply, Vec<Descriptor>), Failure> {
-        let answer = self.parts.engine.call(request, descriptors).await;
-        answer.map_err(|error| {
+        let epoch = caller.session.epoch();
+        let answer = self.parts.engine.call_in(epoch, request, descriptors);
+        answer.await.map_err(|error| {
             let session = caller.session.id();
             self.parts.registry.forget_if_over(session, &error);
             self.refusal(&error, call)

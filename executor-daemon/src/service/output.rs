@@ -182,13 +182,24 @@ impl Pages {
     }
 
     async fn message(&mut self) -> Result<v1::StreamOutputResponse, Failure> {
+        let mut reopened = false;
         loop {
-            let status = self.status()?;
+            let Ok(status) = self.log.status() else {
+                self.reopen(&mut reopened).await?;
+                continue;
+            };
             while status.exited && self.exit.is_none() {
                 let snapshot = std::future::poll_fn(|context| self.exit_coming.poll(context)).await;
                 self.take_exit(snapshot)?;
             }
-            let page = self.page()?;
+            let page = match self.log.page(self.cursor, self.max) {
+                Ok(page) => page,
+                Err(ReadError::Gone) => {
+                    self.reopen(&mut reopened).await?;
+                    continue;
+                }
+                Err(error) => return Err(failure::read(error)),
+            };
             self.cursor = page.next_cursor();
             let exit = self.exit_due();
             let ended = status.ended && self.exit_told && self.cursor >= status.end;
@@ -205,23 +216,19 @@ impl Pages {
         }
     }
 
-    fn status(&self) -> Result<LogStatus, Failure> {
-        self.log.status().map_err(|error| self.gone(error))
-    }
-
-    fn page(&self) -> Result<Page, Failure> {
-        self.log
-            .page(self.cursor, self.max)
-            .map_err(|error| self.gone(error))
-    }
-
-    fn gone(&self, error: ReadError) -> Failure {
-        match error {
-            ReadError::Gone => {
-                failure::engine(&ProcessError::Forgotten(self.target.process), Call::Other)
-            }
-            error => failure::read(error),
+    /// The log is gone: the process was forgotten, or its host is lost, as the
+    /// engine says, or only the link to it was.
+    async fn reopen(&mut self, reopened: &mut bool) -> Result<(), Failure> {
+        let forgotten = ProcessError::Forgotten(self.target.process);
+        if std::mem::replace(reopened, true) {
+            return Err(failure::engine(&forgotten, Call::Other));
         }
+        self.log = self.core.log(&self.caller, self.target).await?;
+        if self.reader.is_some() {
+            // A reader without loss has to attach again, at its cursor.
+            return Err(failure::engine(&ProcessError::ShuttingDown, Call::Other));
+        }
+        Ok(())
     }
 
     /// The exit, where it is time to tell it.

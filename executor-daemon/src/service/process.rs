@@ -59,8 +59,8 @@ impl Processes {
             session: Some(caller.session.id()),
             process: process.id,
         };
-        let page = first_page(&log, max_bytes, process.output_end);
-        if !process.output_ended {
+        let page = first_page(log.as_ref(), max_bytes, process.output_end);
+        if let Some(log) = log.filter(|_| !process.output_ended) {
             core.logs.keep(target, log);
         }
         Ok(v1::StartProcessResponse {
@@ -74,7 +74,7 @@ impl Processes {
         &self,
         caller: &Caller,
         start: CheckedStart,
-    ) -> Result<(Snapshot, bool, LogReader), Failure> {
+    ) -> Result<(Snapshot, bool, Option<LogReader>), Failure> {
         let core = &self.core;
         let wait = start.wait;
         let session = caller.session.id();
@@ -99,7 +99,8 @@ impl Processes {
             wait,
         };
         let registry = &core.parts.registry;
-        let asked = core.parts.engine.call(ask, descriptors);
+        let epoch = caller.session.epoch();
+        let asked = core.parts.engine.call_in(epoch, ask, descriptors);
         let answer = if wait.is_zero() {
             asked.await
         } else {
@@ -107,8 +108,7 @@ impl Processes {
         };
         match (answer, refused) {
             (Ok((Reply::Started { process, created }, descriptors)), _) => {
-                let log = log_of(descriptors).ok_or_else(|| unexpected("log"))?;
-                Ok((*process, created, log))
+                Ok((*process, created, log_of(descriptors)))
             }
             (Ok(_), _) => Err(unexpected("start")),
             (Err(ProcessError::MissingDescriptor(_)), Some(error)) => {
@@ -152,8 +152,18 @@ impl Processes {
 }
 
 /// The beginning of the output. A log that was given back in between is told
-/// as a gap: a cursor never lies.
-fn first_page(log: &LogReader, max: usize, end: u64) -> Page {
+/// as a gap: a cursor never lies. One that could not be opened, for want of a
+/// descriptor, says nothing yet.
+fn first_page(log: Option<&LogReader>, max: usize, end: u64) -> Page {
+    let Some(log) = log else {
+        return Page {
+            gap: None,
+            start: 0,
+            data: bytes::Bytes::new(),
+            runs: Vec::new(),
+            end,
+        };
+    };
     log.page(0, max).unwrap_or_else(|_| Page {
         gap: (end > 0).then_some(Gap {
             from: 0,

@@ -44,7 +44,7 @@ impl SessionService for Sessions {
             .await
             .map_err(|error| failure::session(&error))?;
         Ok(Response::new(v1::OpenSessionResponse {
-            session: Some(session(&opened, parts.epoch)),
+            session: Some(session(&opened)),
             created: opened.created,
         }))
     }
@@ -65,7 +65,7 @@ impl SessionService for Sessions {
             .await
             .map_err(|error| core.refusal(&error, Call::Other))?;
         Ok(Response::new(v1::GetSessionResponse {
-            session: Some(session(&opened, core.parts.epoch)),
+            session: Some(session(&opened)),
         }))
     }
 
@@ -90,20 +90,25 @@ impl SessionService for Sessions {
         let core = &self.core;
         let registry = &core.parts.registry;
         let credentials = credentials(&metadata)?;
-        let session = match registry.authenticate(&credentials).await {
-            Ok(session) => session.id(),
-            // It is over, which is what was asked for.
-            Err(ProcessError::SessionEnded(_)) => {
-                return Ok(Response::new(v1::EndSessionResponse::default()));
-            }
+        let (session, epoch) = (credentials.session, credentials.epoch);
+        match registry.authenticate(&credentials).await {
+            // It is over, which is what was asked for, or it is being ended,
+            // which is waited for.
+            Ok(_) | Err(ProcessError::SessionEnded(_)) => {}
             Err(error) => return Err(core.refusal(&error, Call::Other).into()),
-        };
+        }
         let answer = core
             .parts
             .engine
-            .call(Ask::EndSession { session, grace }, Vec::new())
+            .call_in(epoch, Ask::EndSession { session, grace }, Vec::new())
             .await;
         registry.forget(session);
+        let answer = match answer {
+            Err(ProcessError::SessionEnded(_)) => {
+                return Ok(Response::new(v1::EndSessionResponse::default()));
+            }
+            answer => answer,
+        };
         match answer.map_err(|error| core.refusal(&error, Call::Other))? {
             (Reply::SessionEnded { ended, survivors }, _) => {
                 Ok(Response::new(v1::EndSessionResponse {

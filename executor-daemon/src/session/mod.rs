@@ -7,3 +7,4 @@ pub(crate) mod lease;
 mod place;
 pub mod record;
 pub mod registry;
+pub mod request;

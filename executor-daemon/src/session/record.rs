@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use executor_proto::id::SessionId;
+use serde::{Deserialize, Serialize};
 
 /// May a root be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Only read.
     ReadOnly,
@@ -16,9 +17,10 @@ pub enum Access {
 
 /// A root as it was when the session was opened. Its descriptor travels
 /// beside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootRecord {
     /// Absolute name.
+    #[serde(with = "crate::path_bytes")]
     pub path: PathBuf,
     /// What may be done.
     pub access: Access,
@@ -26,7 +28,7 @@ pub struct RootRecord {
 
 /// What the host keeps of a session, and hands to each daemon that connects.
 /// Descriptors beside it: the working directory, then one per root.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// Its id.
     pub id: SessionId,
@@ -37,6 +39,7 @@ pub struct SessionRecord {
     /// For people.
     pub label: String,
     /// The working directory's name.
+    #[serde(with = "crate::path_bytes")]
     pub cwd: PathBuf,
     /// What it may use.
     pub roots: Vec<RootRecord>,
@@ -45,7 +48,7 @@ pub struct SessionRecord {
 }
 
 /// Counts that go with a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionCounts {
     /// Processes that run.
     pub running: usize,

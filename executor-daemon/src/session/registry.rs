@@ -19,10 +19,11 @@ use executor_proto::id::{Epoch, SessionId, SessionSecret};
 use tokio::time::Instant;
 
 use super::place::{Place, first_directory, granted};
-use super::record::{Access, RootRecord, SessionCounts, SessionRecord};
+use super::record::{RootRecord, SessionCounts, SessionRecord};
+pub use super::request::{Credentials, OpenSpec, SessionError};
 use crate::files::resolve::{Directory, Means, ResolveError, Resolver};
 use crate::files::roots::{Root, Roots};
-use crate::host::client::HostClient;
+use crate::host::client::{Answer, HostClient};
 use crate::host::message::{Descriptor, Reply, Request};
 use crate::process::error::ProcessError;
 
@@ -31,68 +32,11 @@ const CONTACT: Duration = Duration::from_secs(1);
 /// Shortest time between two reports of contact, however short a lease.
 const CONTACT_MIN: Duration = Duration::from_millis(10);
 
-/// Why a session cannot be opened or used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// The engine refuses.
-    #[error(transparent)]
-    Engine(#[from] ProcessError),
-    /// A root cannot be used.
-    #[error("root {path:?} cannot be used: {error}")]
-    Root {
-        /// As it was asked for.
-        path: PathBuf,
-        /// Why.
-        error: ResolveError,
-    },
-    /// More is asked for than the operator grants.
-    #[error("root {path:?} is read-only on this machine; ask for it read-only")]
-    RootReadOnly {
-        /// As it was asked for.
-        path: PathBuf,
-    },
-    /// The first directory cannot be used.
-    #[error("working directory {path:?} cannot be used: {error}")]
-    WorkingDirectory {
-        /// As it was asked for.
-        path: PathBuf,
-        /// Why.
-        error: ResolveError,
-    },
-}
-
-/// What a call says of its session.
-#[derive(Debug, Clone)]
-pub struct Credentials {
-    /// Which.
-    pub session: SessionId,
-    /// Its secret.
-    pub secret: SessionSecret,
-    /// The life of the engine that it was opened in.
-    pub epoch: Epoch,
-}
-
-/// A session to be opened.
-#[derive(Debug, Clone)]
-pub struct OpenSpec {
-    /// The client's id.
-    pub id: SessionId,
-    /// The client's secret.
-    pub secret: SessionSecret,
-    /// Empty: the operator's. `None` for the access: as the operator grants.
-    pub roots: Vec<(PathBuf, Option<Access>)>,
-    /// `None`: the home directory, or the first root.
-    pub cwd: Option<PathBuf>,
-    /// `None`: for ever.
-    pub lease: Option<Duration>,
-    /// For people.
-    pub label: String,
-}
-
 /// A session that may be used: its secret was shown.
 #[derive(Debug)]
 pub struct Session {
     record: SessionRecord,
+    epoch: Epoch,
     resolver: Resolver,
     /// When the engine last heard of it. Std: held for a comparison.
     contact: Mutex<Instant>,
@@ -114,6 +58,12 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.record.id
+    }
+
+    /// The life of the engine that it belongs to.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// What the engine keeps of it.
@@ -173,7 +123,6 @@ impl Session {
 #[derive(Debug)]
 pub struct Registry {
     engine: HostClient,
-    epoch: Epoch,
     operator: Arc<Roots>,
     home: Option<PathBuf>,
     means: Means,
@@ -188,7 +137,6 @@ impl Registry {
     #[must_use]
     pub fn new(
         engine: HostClient,
-        epoch: Epoch,
         operator: Roots,
         home: Option<PathBuf>,
         means: Means,
@@ -196,7 +144,6 @@ impl Registry {
     ) -> Self {
         Self {
             engine,
-            epoch,
             operator: Arc::new(operator),
             home,
             means,
@@ -249,17 +196,16 @@ impl Registry {
         &self,
         credentials: &Credentials,
     ) -> Result<Arc<Session>, ProcessError> {
-        if credentials.epoch != self.epoch {
-            return Err(ProcessError::EpochOver {
-                asked: credentials.epoch,
-                current: self.epoch,
-            });
-        }
+        let current = credentials.epoch;
+        self.engine.check(current).await?;
         let hash = hash(&credentials.secret);
         let known = locked(&self.sessions).get(&credentials.session).cloned();
-        let session = match known {
+        let session = match known.filter(|session| session.epoch == current) {
             Some(session) => session,
-            None => self.fetch(credentials.session, hash).await?.session,
+            None => {
+                let found = self.fetch_in(current, credentials.session, hash).await?;
+                found.session
+            }
         };
         check(&session.record, hash)?;
         self.contact(&session).await?;
@@ -271,7 +217,8 @@ impl Registry {
     /// # Errors
     /// As the engine refuses.
     pub async fn look(&self, session: &Session) -> Result<Opened, ProcessError> {
-        self.fetch(session.id(), session.record.secret_hash).await
+        self.fetch_in(session.epoch, session.id(), session.record.secret_hash)
+            .await
     }
 
     /// Tells the engine that the session's client is there, at most once a
@@ -285,7 +232,7 @@ impl Registry {
         }
         let told = self
             .engine
-            .call(Request::Contact(session.id()), Vec::new())
+            .call_in(session.epoch, Request::Contact(session.id()), Vec::new())
             .await;
         if let Err(error) = told {
             self.forget_if_over(session.id(), &error);
@@ -338,6 +285,27 @@ impl Registry {
 
     async fn fetch(&self, id: SessionId, hash: [u8; 32]) -> Result<Opened, ProcessError> {
         let answer = self.engine.call(Request::GetSession(id), Vec::new()).await;
+        self.fetched(id, hash, answer)
+    }
+
+    async fn fetch_in(
+        &self,
+        epoch: Epoch,
+        id: SessionId,
+        hash: [u8; 32],
+    ) -> Result<Opened, ProcessError> {
+        let asked = self
+            .engine
+            .call_in(epoch, Request::GetSession(id), Vec::new());
+        self.fetched(id, hash, asked.await)
+    }
+
+    fn fetched(
+        &self,
+        id: SessionId,
+        hash: [u8; 32],
+        answer: Answer,
+    ) -> Result<Opened, ProcessError> {
         if let Err(error) = &answer {
             self.forget_if_over(id, error);
         }
@@ -352,23 +320,24 @@ impl Registry {
     ) -> Result<Opened, ProcessError> {
         let Reply::Session {
             record,
+            epoch,
             counts,
             created,
-            ..
         } = reply
         else {
             tracing::error!(session = %id, "the engine answered a session with another reply");
             return Err(ProcessError::EngineGone);
         };
         check(&record, hash)?;
-        if let Some(session) = locked(&self.sessions).get(&id).cloned() {
+        let known = locked(&self.sessions).get(&id).cloned();
+        if let Some(session) = known.filter(|session| session.epoch == epoch) {
             return Ok(Opened {
                 session,
                 counts,
                 created,
             });
         }
-        let session = Arc::new(self.session(record, descriptors)?);
+        let session = Arc::new(self.session(record, epoch, descriptors)?);
         self.remember(Arc::clone(&session));
         Ok(Opened {
             session,
@@ -380,6 +349,7 @@ impl Registry {
     fn session(
         &self,
         record: SessionRecord,
+        epoch: Epoch,
         descriptors: Vec<Descriptor>,
     ) -> Result<Session, ProcessError> {
         let mut handles = descriptors.into_iter().filter_map(|one| match one {
@@ -401,6 +371,7 @@ impl Registry {
         Ok(Session {
             resolver: Resolver::new(Roots::new(roots), cwd, self.means),
             record,
+            epoch,
             contact: Mutex::new(Instant::now()),
         })
     }

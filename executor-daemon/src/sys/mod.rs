@@ -11,7 +11,9 @@
 )]
 
 pub mod fdpass;
+pub mod inherit;
 pub mod kernel;
+pub mod memory;
 pub mod readiness;
 pub(crate) mod shm;
 pub mod signal;

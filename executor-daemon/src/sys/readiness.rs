@@ -28,6 +28,12 @@ impl Watched {
         Ok(Self(watched?))
     }
 
+    /// The descriptor itself.
+    #[must_use]
+    pub fn file(&self) -> &Arc<OwnedFd> {
+        self.0.get_ref()
+    }
+
     /// Waits until it is readable. Cancel safe.
     ///
     /// # Errors

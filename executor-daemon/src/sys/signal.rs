@@ -205,3 +205,17 @@ pub fn child_signals() -> io::Result<OwnedFd> {
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
+
+/// Unblocks every signal in the calling thread.
+pub fn unblock_all() {
+    set_mask(0);
+}
+
+/// Unblocks these signals in the calling thread, and no other.
+pub fn unblock(signals: &[rustix::process::Signal]) {
+    let bits = signals.iter().map(|signal| 1u64 << (signal.as_raw() - 1));
+    let bits = bits.fold(0, |all, bit| all | bit);
+    // The mask can only be set as a whole.
+    let before = set_mask(u64::MAX);
+    set_mask(before & !bits);
+}

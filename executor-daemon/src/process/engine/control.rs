@@ -20,8 +20,6 @@ use crate::process::stdin::Accepted;
 use crate::process::supervisor::interrupt;
 use crate::process::tree::EndMode;
 
-/// How long a stop waits for the exit to be published once the tree is empty.
-const EXIT_PUBLISHED: Duration = Duration::from_secs(2);
 /// How long a stop waits for a launch that is under way.
 const LAUNCHED: Duration = Duration::from_secs(30);
 
@@ -131,6 +129,7 @@ impl Engine {
     ) -> Result<(u64, usize, bool), ProcessError> {
         let process = self.find(target)?;
         let deadline = Instant::now() + wait;
+        let settings = self.settings();
         let mut outcome = None;
         process
             .wait_until(deadline, |mutable| {
@@ -138,7 +137,7 @@ impl Engine {
                     Ok(Accepted::NoRoom) => Err(ProcessError::StdinQueueFull {
                         queued: mutable.stdin.queued(),
                         length: write.data.len(),
-                        limit: self.shared.limits.stdin_queue_bytes,
+                        limit: settings.limits.stdin_queue_bytes,
                     }),
                     Ok(Accepted::Yes { offset }) => {
                         Ok((offset, mutable.stdin.queued(), !mutable.stdin.is_open()))
@@ -216,20 +215,11 @@ async fn stop(process: &Process, mode: StopMode, by: String) -> Stopped {
         .lifecycle
         .intend(Intent::Stopped { by, gracefully });
     process.notify();
-    launched(process).await;
-    let tree = process.lock().tree.clone();
-    let (signalled, survivors) = match tree {
-        Some(tree) => {
-            let report = tree.end(mode).await;
-            (report.signalled, report.survivors)
-        }
-        None => (0, Vec::new()),
-    };
+    process.wait_launched(Instant::now() + LAUNCHED).await;
+    let report = process.end_tree(mode).await.unwrap_or_default();
+    let (signalled, survivors) = (report.signalled, report.survivors);
     if survivors.is_empty() {
-        let deadline = Instant::now() + EXIT_PUBLISHED;
-        process
-            .wait_until(deadline, |mutable| mutable.state().is_final())
-            .await;
+        process.wait_exit_published().await;
         process.has_tree();
     }
     Stopped {
@@ -243,7 +233,7 @@ async fn stop(process: &Process, mode: StopMode, by: String) -> Stopped {
 async fn interrupted(process: &Process, already_ended: bool) -> Stopped {
     let mut signalled = 0;
     if !already_ended {
-        launched(process).await;
+        process.wait_launched(Instant::now() + LAUNCHED).await;
         // Noted before it is sent: the exit may follow at once.
         process.lock().lifecycle.signalled(libc::SIGINT);
         signalled = usize::from(interrupt(process));
@@ -254,14 +244,4 @@ async fn interrupted(process: &Process, already_ended: bool) -> Stopped {
         survivors: Vec::new(),
         already_ended,
     }
-}
-
-/// A process that is just being launched has no tree yet.
-async fn launched(process: &Process) {
-    let deadline = Instant::now() + LAUNCHED;
-    process
-        .wait_until(deadline, |mutable| {
-            mutable.lifecycle.ran().is_some() || mutable.state().is_final()
-        })
-        .await;
 }

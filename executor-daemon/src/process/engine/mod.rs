@@ -4,6 +4,7 @@
 //! - `sessions`: open, lease, end
 //! - `start`: from a checked spec to a supervised process
 //! - `control`: stop, signal, input, readers
+//! - `handover`: all of it as a value, for a later image of this program
 //!
 //! Every call may be dropped at any await: what has a lasting effect (a
 //! launch, ending a tree) runs in a task of its own that the engine tracks.
@@ -12,6 +13,7 @@
 //! sessions, then a table, then a process.
 
 mod control;
+mod handover;
 mod sessions;
 mod start;
 
@@ -24,11 +26,15 @@ use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::handover::EngineState;
 pub(crate) use self::sessions::Opened;
 use self::sessions::Sessions;
 use super::env::{Account, Sources, Variables};
 use super::error::ProcessError;
 use super::log::{Geometry, LogStore};
+use super::snapshot::StopMeans;
+use super::supervisor::Work;
+use super::table::TableLimits;
 use super::tree::Containment;
 use crate::limits::Limits;
 
@@ -59,42 +65,90 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 struct Shared {
     epoch: Epoch,
-    limits: Limits,
-    sources: Sources,
+    account: Account,
+    /// Std: held to take or replace the reference.
+    settings: Mutex<Arc<Settings>>,
     login: OnceCell<Option<Variables>>,
     containment: Containment,
     logs: LogStore,
-    grace: Duration,
     launches: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// Launches, and supervisors of what was launched.
+    supervisors: TaskTracker,
     sessions: Mutex<Sessions>,
     /// A lease began or was renewed to an earlier end.
     leases: Notify,
     closing: AtomicBool,
     /// Ends are not graceful any more.
     hurry: CancellationToken,
+    /// Supervisors stop where they are.
+    frozen: CancellationToken,
+    /// What they had not finished.
+    left: Mutex<Vec<Work>>,
+}
+
+/// What a daemon may change while the engine runs.
+#[derive(Debug)]
+struct Settings {
+    limits: Limits,
+    sources: Sources,
+    grace: Duration,
+}
+
+impl Settings {
+    fn new(
+        limits: Limits,
+        environment: Vec<(Vec<u8>, Vec<u8>)>,
+        account: Account,
+        grace: Duration,
+    ) -> Self {
+        Self {
+            limits,
+            sources: Sources::new(environment.into_iter().collect(), account),
+            grace,
+        }
+    }
+
+    fn table(&self) -> TableLimits {
+        TableLimits {
+            kept: self.limits.processes_per_session,
+            receipts: self.limits.receipts_per_session,
+        }
+    }
 }
 
 impl Engine {
     /// An engine without sessions. Its leases are watched by
     /// [`Engine::watch_leases`].
     pub(crate) fn new(config: EngineConfig) -> Self {
-        let own: Variables = config.environment.into_iter().collect();
+        let logs = LogStore::new(Geometry::PRODUCTION, config.limits.log_total_bytes);
+        Self::with(config, logs, OnceCell::new())
+    }
+
+    fn with(config: EngineConfig, logs: LogStore, login: OnceCell<Option<Variables>>) -> Self {
+        let settings = Settings::new(
+            config.limits,
+            config.environment,
+            config.account.clone(),
+            config.grace,
+        );
         Self {
             shared: Arc::new(Shared {
                 epoch: config.epoch,
-                sources: Sources::new(own, config.account),
-                login: OnceCell::new(),
+                account: config.account,
+                settings: Mutex::new(Arc::new(settings)),
+                login,
                 containment: config.containment,
-                logs: LogStore::new(Geometry::PRODUCTION, config.limits.log_total_bytes),
-                limits: config.limits,
-                grace: config.grace,
+                logs,
                 launches: Arc::new(Semaphore::new(LAUNCHES)),
                 tasks: TaskTracker::new(),
+                supervisors: TaskTracker::new(),
                 sessions: Mutex::new(Sessions::default()),
                 leases: Notify::new(),
                 closing: AtomicBool::new(false),
                 hurry: CancellationToken::new(),
+                frozen: CancellationToken::new(),
+                left: Mutex::default(),
             }),
         }
     }
@@ -103,8 +157,50 @@ impl Engine {
         self.shared.epoch
     }
 
-    pub(crate) fn tasks(&self) -> &TaskTracker {
-        &self.shared.tasks
+    pub(crate) fn means(&self) -> StopMeans {
+        self.shared.containment.means()
+    }
+
+    pub(crate) fn containment(&self) -> &Containment {
+        &self.shared.containment
+    }
+
+    pub(crate) fn logs(&self) -> &LogStore {
+        &self.shared.logs
+    }
+
+    /// Between SIGTERM and SIGKILL where no call says otherwise.
+    pub(crate) fn grace(&self) -> Duration {
+        self.settings().grace
+    }
+
+    /// Takes what a new daemon wants: bounds, variables, grace. What began
+    /// under the ones before keeps them.
+    pub(crate) fn reconfigure(
+        &self,
+        limits: Limits,
+        environment: Vec<(Vec<u8>, Vec<u8>)>,
+        grace: Duration,
+    ) {
+        let settings = Settings::new(limits, environment, self.shared.account.clone(), grace);
+        *self
+            .shared
+            .settings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        let settings = &self.shared.settings;
+        Arc::clone(&settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns when nothing of it runs any more. Cancel safe.
+    pub(crate) async fn finished(&self) {
+        for tasks in [&self.shared.supervisors, &self.shared.tasks] {
+            tasks.close();
+            tasks.wait().await;
+        }
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use executor_proto::id::SessionId;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,34 +16,45 @@ use super::Engine;
 use crate::process::control::Target;
 use crate::process::error::ProcessError;
 use crate::process::lifecycle::Intent;
-use crate::process::record::Process;
-use crate::process::table::{Table, TableLimits};
+use crate::process::record::{EXIT_PUBLISHED, Process};
+use crate::process::table::Table;
 use crate::process::tree::EndMode;
 use crate::session::lease::Lease;
 use crate::session::record::{SessionCounts, SessionRecord};
 
 /// Ended sessions whose ids are remembered, and refused.
 const ENDED_REMEMBERED: usize = 65_536;
-/// How long an ending session waits for exits to be published once every tree
-/// is empty.
-const EXIT_PUBLISHED: Duration = Duration::from_secs(2);
 
 /// One open session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) record: SessionRecord,
     /// The working directory, then the roots.
-    directories: Vec<Arc<OwnedFd>>,
+    pub(super) directories: Vec<Arc<OwnedFd>>,
     lease: Mutex<Lease>,
     table: Mutex<Table>,
 }
 
 impl Session {
+    pub(super) fn new(
+        record: SessionRecord,
+        directories: Vec<Arc<OwnedFd>>,
+        lease: Lease,
+        table: Table,
+    ) -> Self {
+        Self {
+            record,
+            directories,
+            lease: Mutex::new(lease),
+            table: Mutex::new(table),
+        }
+    }
+
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(&self) -> MutexGuard<'_, Lease> {
+    pub(super) fn lease(&self) -> MutexGuard<'_, Lease> {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,9 +72,20 @@ impl Session {
 /// Open sessions by id, and the ids of ended ones.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: HashMap<SessionId, Arc<Session>>,
-    ended: HashMap<SessionId, [u8; 32]>,
-    ended_order: VecDeque<SessionId>,
+    pub(super) open: HashMap<SessionId, Arc<Session>>,
+    /// Those whose processes are being ended.
+    pub(super) ending: HashMap<SessionId, Ending>,
+    pub(super) ended: HashMap<SessionId, [u8; 32]>,
+    pub(super) ended_order: VecDeque<SessionId>,
+}
+
+/// A session whose processes are being ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) session: Arc<Session>,
+    pub(super) grace: Duration,
+    /// What comes of it.
+    outcome: watch::Receiver<Option<Ended>>,
 }
 
 impl Sessions {
@@ -118,20 +141,14 @@ impl Engine {
             Err(ProcessError::SessionNotFound(_)) => {}
             Err(error) => return Err(error),
         }
-        let limit = self.shared.limits.sessions;
+        let settings = self.settings();
+        let limit = settings.limits.sessions;
         if sessions.open.len() >= limit {
             return Err(ProcessError::SessionLimit { limit });
         }
-        let limits = TableLimits {
-            kept: self.shared.limits.processes_per_session,
-            receipts: self.shared.limits.receipts_per_session,
-        };
-        let session = Arc::new(Session {
-            lease: Mutex::new(Lease::new(record.lease, Instant::now())),
-            table: Mutex::new(Table::new(limits, record.lease.is_none())),
-            directories,
-            record,
-        });
+        let lease = Lease::new(record.lease, Instant::now());
+        let table = Table::new(settings.table(), record.lease.is_none());
+        let session = Arc::new(Session::new(record, directories, lease, table));
         sessions
             .open
             .insert(session.record.id, Arc::clone(&session));
@@ -152,6 +169,54 @@ impl Engine {
         Ok(())
     }
 
+    /// No daemon is there any more: leases stand still, and whoever reads
+    /// without loss has to come again.
+    pub(crate) fn daemon_gone(&self) {
+        self.leases_stand_still();
+        let now = Instant::now();
+        for session in self.all_sessions() {
+            for process in session.table().kept() {
+                if let Some(flow) = &mut process.lock().flow {
+                    flow.lost(now);
+                    process.wake.notify_one();
+                }
+            }
+        }
+    }
+
+    /// No client can be heard: leases do not run.
+    pub(crate) fn leases_stand_still(&self) {
+        let now = Instant::now();
+        for session in self.all_sessions() {
+            session.lease().stand_still(now);
+        }
+        self.shared.leases.notify_one();
+    }
+
+    /// Clients can be heard again.
+    pub(crate) fn leases_go_on(&self) {
+        let now = Instant::now();
+        for session in self.all_sessions() {
+            session.lease().go_on(now);
+        }
+        self.shared.leases.notify_one();
+    }
+
+    /// The engine was asked to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.shared.closing.load(Ordering::Acquire)
+    }
+
+    /// A session is open, or being ended.
+    pub(crate) fn holds_sessions(&self) -> bool {
+        let sessions = self.sessions();
+        !(sessions.open.is_empty() && sessions.ending.is_empty())
+    }
+
+    pub(super) fn all_sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions().open.values().cloned().collect()
+    }
+
     /// Ends a session with its processes and what they left. Ending an ended
     /// session succeeds.
     pub(crate) async fn end_session(
@@ -159,25 +224,70 @@ impl Engine {
         id: SessionId,
         grace: Duration,
     ) -> Result<Ended, ProcessError> {
-        let session = match self.sessions().get(id) {
-            Ok(session) => session,
-            Err(ProcessError::SessionEnded(_)) => return Ok(Ended::default()),
+        let mut ending = match self.begin_to_end(id, grace) {
+            Ok(Some(ending)) => ending,
+            Ok(None) => return Ok(Ended::default()),
             Err(error) => return Err(error),
         };
-        self.sessions().take(id);
+        let ended = ending.wait_for(Option::is_some).await;
+        ended
+            .ok()
+            .and_then(|ended| ended.clone())
+            .ok_or(ProcessError::EngineGone)
+    }
+
+    /// Begins to end a session, or finds that somebody has; `None` when it has
+    /// ended. It goes on whoever still waits for it.
+    fn begin_to_end(
+        &self,
+        id: SessionId,
+        grace: Duration,
+    ) -> Result<Option<watch::Receiver<Option<Ended>>>, ProcessError> {
+        let session = {
+            let mut sessions = self.sessions();
+            if let Some(ending) = sessions.ending.get(&id) {
+                return Ok(Some(ending.outcome.clone()));
+            }
+            let Some(session) = sessions.take(id) else {
+                return match sessions.get(id) {
+                    Err(ProcessError::SessionEnded(_)) => Ok(None),
+                    Err(error) => Err(error),
+                    Ok(_) => Err(ProcessError::EngineGone),
+                };
+            };
+            session
+        };
+        Ok(Some(self.end_taken(session, grace)))
+    }
+
+    /// Ends a session that is not open any more.
+    pub(super) fn end_taken(
+        &self,
+        session: Arc<Session>,
+        grace: Duration,
+    ) -> watch::Receiver<Option<Ended>> {
+        let id = session.record.id;
+        let (tell, outcome) = watch::channel(None);
+        let ending = Ending {
+            session: Arc::clone(&session),
+            grace,
+            outcome: outcome.clone(),
+        };
+        self.sessions().ending.insert(id, ending);
         let engine = self.clone();
-        self.shared
-            .tasks
-            .spawn(async move { engine.end_and_forget(&session, grace).await })
-            .await
-            .map_err(|_| ProcessError::EngineGone)
+        self.shared.tasks.spawn(async move {
+            let ended = engine.end_and_forget(&session, grace).await;
+            engine.sessions().ending.remove(&id);
+            tell.send_replace(Some(ended));
+        });
+        outcome
     }
 
     /// Ends what every session has. New work is refused from the first moment
     /// on; how processes ended can be asked until the engine is gone.
     pub(crate) async fn shut_down(&self, grace: Duration) {
         self.shared.closing.store(true, Ordering::Release);
-        let sessions: Vec<_> = self.sessions().open.values().cloned().collect();
+        let sessions = self.all_sessions();
         let mut ends = JoinSet::new();
         for session in sessions {
             let engine = self.clone();
@@ -224,23 +334,12 @@ impl Engine {
                 }
             }
             let now = Instant::now();
-            let over: Vec<_> = {
-                let mut sessions = self.sessions();
-                let is_over = |session: &&Arc<Session>| session.lease().is_over(now);
-                let ids: Vec<_> = sessions
-                    .open
-                    .values()
-                    .filter(is_over)
-                    .map(|session| session.record.id)
-                    .collect();
-                ids.into_iter().filter_map(|id| sessions.take(id)).collect()
-            };
-            for session in over {
-                tracing::info!(session = %session.record.id, "the lease is over; ending the session");
-                let (engine, grace) = (self.clone(), self.shared.grace);
-                self.shared.tasks.spawn(async move {
-                    engine.end_and_forget(&session, grace).await;
-                });
+            let sessions = self.all_sessions();
+            for session in sessions.iter().filter(|one| one.lease().is_over(now)) {
+                let id = session.record.id;
+                tracing::info!(session = %id, "the lease is over; ending the session");
+                // One that somebody else has ended by now has ended.
+                let _ = self.begin_to_end(id, self.grace());
             }
         }
     }
@@ -336,25 +435,17 @@ async fn end_one(
     let lived = !process.is_finished() || process.has_tree();
     process.lock().lifecycle.intend(intent);
     process.notify();
-    let deadline = Instant::now() + grace + EXIT_PUBLISHED;
-    // One that is just being launched has no tree yet.
     process
-        .wait_until(deadline, |mutable| {
-            mutable.lifecycle.ran().is_some() || mutable.state().is_final()
-        })
+        .wait_launched(Instant::now() + grace + EXIT_PUBLISHED)
         .await;
-    let tree = process.lock().tree.clone();
-    let Some(tree) = tree else {
+    let report = tokio::select! {
+        report = process.end_tree(EndMode::Terminate { grace }) => report,
+        () = hurry.cancelled() => process.end_tree(EndMode::Kill).await,
+    };
+    let Some(report) = report else {
         return (lived, Vec::new());
     };
-    let report = tokio::select! {
-        report = tree.end(EndMode::Terminate { grace }) => report,
-        () = hurry.cancelled() => tree.end(EndMode::Kill).await,
-    };
-    let deadline = Instant::now() + EXIT_PUBLISHED;
-    process
-        .wait_until(deadline, |mutable| mutable.state().is_final())
-        .await;
+    process.wait_exit_published().await;
     process.has_tree();
     (lived, report.survivors)
 }

@@ -1,7 +1,7 @@
 //! From a checked spec to a supervised process.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use executor_proto::id::SessionId;
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Engine;
+use crate::process::drain::BUSY_PIPE;
 use crate::process::error::ProcessError;
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use crate::process::flow::LosslessReader;
@@ -19,7 +20,7 @@ use crate::process::login;
 use crate::process::record::{Facts, Mutable, Process};
 use crate::process::spec::{EnvironmentPolicy, Flow, Io, StartSpec};
 use crate::process::stdin::{StdinLimits, StdinQueue};
-use crate::process::supervisor::{BUSY_PIPE, Deadlines, Supervisor};
+use crate::process::supervisor::{Deadlines, Supervisor, Work};
 use crate::process::table::Admission;
 use crate::process::tree::EndMode;
 
@@ -79,7 +80,7 @@ impl Engine {
         let engine = self.clone();
         let started = Arc::clone(&process);
         self.shared
-            .tasks
+            .supervisors
             .spawn(async move { engine.run(started, spec, cwd, writer).await });
         Ok((process, true))
     }
@@ -101,9 +102,10 @@ impl Engine {
             Io::Pipe { stdin, .. } => (stdin, None),
             Io::Terminal(size) => (true, Some(size)),
         };
+        let settings = self.settings();
         let limits = StdinLimits {
-            queue: self.shared.limits.stdin_queue_bytes,
-            writers: self.shared.limits.stdin_writers,
+            queue: settings.limits.stdin_queue_bytes,
+            writers: settings.limits.stdin_writers,
         };
         let facts = Facts {
             id: spec.id,
@@ -124,6 +126,7 @@ impl Engine {
             size: terminal,
             master: None,
             tree: None,
+            ending: None,
             retired: None,
             forgotten: false,
         };
@@ -138,12 +141,15 @@ impl Engine {
         cwd: Arc<OwnedFd>,
         writer: LogWriter,
     ) {
+        let now = Instant::now();
         let deadlines = Deadlines {
-            timeout: spec.timeout.map(|after| Instant::now() + after),
+            timeout: spec.timeout.map(|after| now + after),
             idle_timeout: spec.idle_timeout,
-            grace: self.shared.grace,
+            last_output: now,
+            grace: self.grace(),
         };
-        let running = match self.launch(&process, spec, cwd).await {
+        // On the heap while it lasts: the task goes on for as long as its process.
+        let running = match Box::pin(self.launch(&process, spec, cwd)).await {
             Ok(running) => running,
             Err(failure) => return failed(&process, writer, failure),
         };
@@ -156,15 +162,29 @@ impl Engine {
             mutable.lifecycle.is_ending()
         };
         process.notify();
-        let tasks = self.shared.tasks.clone();
         if late {
             // Whoever ends it may have given up waiting for the launch.
-            let tree = running.launched.tree.clone();
-            tasks.spawn(async move { tree.end(EndMode::Kill).await });
+            let process = Arc::clone(&process);
+            self.shared
+                .tasks
+                .spawn(async move { process.end_tree(EndMode::Kill).await });
         }
-        Supervisor::new(process, running, writer, deadlines, tasks)
-            .run()
-            .await;
+        let work = Box::new(Work::new(process, running, writer, deadlines));
+        // A task of its own: this one is larger than what has to stay.
+        let engine = self.clone();
+        self.shared
+            .supervisors
+            .spawn(async move { engine.supervise(work).await });
+    }
+
+    /// Follows a process to its end, or until the engine is frozen.
+    pub(super) async fn supervise(&self, work: Box<Work>) {
+        let shared = &self.shared;
+        let supervisor = Supervisor::new(work, shared.tasks.clone());
+        if let Some(work) = supervisor.run(&shared.frozen).await {
+            let mut left = shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+            left.push(*work);
+        }
     }
 
     async fn launch(
@@ -197,13 +217,13 @@ impl Engine {
         let Some((login, permit)) = prepared else {
             return Err(lost);
         };
-        let shared = Arc::clone(&self.shared);
+        let (shared, settings) = (Arc::clone(&self.shared), self.settings());
         let tag = format!("{}/{}", self.shared.epoch, process.facts.id);
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
             launch(
                 &shared.containment,
-                &shared.sources,
+                &settings.sources,
                 login.as_ref(),
                 &spec,
                 cwd,
@@ -216,11 +236,11 @@ impl Engine {
 
     /// What the login shell sets, captured once.
     async fn login_environment(&self) -> Option<crate::process::env::Variables> {
-        let shared = Arc::clone(&self.shared);
+        let (shared, settings) = (Arc::clone(&self.shared), self.settings());
         self.shared
             .login
             .get_or_init(|| async move {
-                login::capture(&shared.containment, &shared.sources, &shared.tasks).await
+                login::capture(&shared.containment, &settings.sources, &shared.tasks).await
             })
             .await
             .clone()

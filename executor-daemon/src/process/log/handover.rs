@@ -34,7 +34,7 @@ use super::table::{Held, Table};
 use super::writer::{LogWriter, RetiredLog};
 
 /// Of the control block and the layout: one more with each change of them.
-const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 1;
 
 /// What a store is, beside its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,7 +42,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use self::doorbell::Doorbell;
-pub use self::handover::StoreState;
+pub use self::handover::{FORMAT, StoreState};
 pub use self::layout::Geometry;
 pub use self::reader::LogReader;
 pub use self::remote::RemoteLogs;
@@ -61,7 +61,7 @@ pub struct LogAddress {
 }
 
 /// Which of the two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Stream {
     /// Standard output; with one shared pipe or a terminal, everything.
     Stdout,

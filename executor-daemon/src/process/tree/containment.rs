@@ -24,7 +24,7 @@ use crate::sandbox::cgroup::CgroupPool;
 use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
 
 /// Which means to try, strongest first from there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Preferred {
     /// The strongest there is.
     #[default]

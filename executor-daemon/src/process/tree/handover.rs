@@ -26,6 +26,7 @@ pub enum ContainmentRecord {
     /// Commands live below the directory `name` in `parent`.
     Cgroup {
         /// A directory of the cgroup v2 file system.
+        #[serde(with = "crate::path_bytes")]
         parent: PathBuf,
         /// `executor-<epoch>`.
         name: String,

@@ -30,7 +30,7 @@ pub struct LostEpoch {
 }
 
 /// What it left.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LeftOvers {
     /// Ended now: all that were seen, by pid.
     pub ended: Vec<Member>,

@@ -47,7 +47,7 @@ pub(super) trait Means: std::fmt::Debug + Send + Sync {
 }
 
 /// How a tree is ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EndMode {
     /// SIGTERM, and SIGKILL to what is left after `grace`.
     Terminate {
@@ -77,11 +77,16 @@ const KILL_INTERVAL: Duration = Duration::from_millis(50);
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(20);
 
-pub(super) async fn end(means: &dyn Means, mode: EndMode) -> EndReport {
+/// `asked`: SIGTERM was sent already.
+pub(super) async fn end(means: &dyn Means, mode: EndMode, asked: bool) -> EndReport {
     let mut report = EndReport::default();
     match mode {
         EndMode::Terminate { grace } => {
-            report.signalled = means.terminate();
+            report.signalled = if asked {
+                means.members().len()
+            } else {
+                means.terminate()
+            };
             if emptied_within(means, grace).await {
                 return report;
             }

@@ -58,6 +58,7 @@ pub use handover::{ContainmentRecord, ContainmentState, TreeState};
 pub use leader::LeaderExit;
 pub use left_overs::{LeftOvers, LostEpoch, left_overs};
 pub use means::{EndMode, EndReport};
+pub use reaper::VERSION as REAPER_VERSION;
 
 use crate::process::control::SignalTarget;
 use crate::process::exit::{Member, Usage};
@@ -191,7 +192,14 @@ impl Tree {
     /// time with another mode. Cancel safe: dropped at any point it has sent
     /// what it has sent and goes no further.
     pub async fn end(&self, mode: EndMode) -> EndReport {
-        means::end(&*self.means, mode).await
+        means::end(&*self.means, mode, false).await
+    }
+
+    /// As [`Tree::end`], where another end of it is under way, or was dropped:
+    /// SIGTERM is not sent a second time, which many programs take for
+    /// impatience.
+    pub async fn end_too(&self, mode: EndMode) -> EndReport {
+        means::end(&*self.means, mode, true).await
     }
 
     /// What a later image of this program needs to go on with the tree by

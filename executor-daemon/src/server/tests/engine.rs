@@ -15,14 +15,14 @@ use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::host::client::{Answer, Envelope, HostClient};
+use crate::host::client::tests::Envelope;
+use crate::host::client::{Answer, HostClient, Life};
 use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::process::error::ProcessError;
 use crate::process::exit::{Cause, Exit, State, Usage, WaitStatus};
 use crate::process::log::{Geometry, LogStore, LogWriter, Stream};
 use crate::process::snapshot::{Snapshot, StopMeans};
 use crate::process::spec::{Command, SpecDigest, StartSpec};
-use crate::server::ServeError;
 use crate::server::engine::Engine;
 use crate::session::record::{SessionCounts, SessionRecord};
 
@@ -49,9 +49,18 @@ struct Fake {
     state: Mutex<Known>,
 }
 
-pub(super) fn start(_: &Config, _: bool) -> Result<Engine, ServeError> {
-    let (client, mut requests) = HostClient::channel();
+pub(super) use crate::server::engine::Starting;
+
+pub(super) fn start(_: &Config) -> Starting<'_> {
+    Box::pin(async { Ok(play()) })
+}
+
+fn play() -> Engine {
     let epoch = Epoch::random();
+    let (client, mut requests) = HostClient::played(Life {
+        epoch,
+        means: StopMeans::BestEffort,
+    });
     let fake = Arc::new(Fake {
         epoch,
         logs: LogStore::new(Geometry::PRODUCTION, 64 << 20),
@@ -77,12 +86,11 @@ pub(super) fn start(_: &Config, _: bool) -> Result<Engine, ServeError> {
         }
     });
     tasks.close();
-    Ok(Engine {
+    Engine {
         client,
-        epoch,
-        means: StopMeans::BestEffort,
+        notices: None,
         finished: Box::pin(async move { tasks.wait().await }),
-    })
+    }
 }
 
 impl Fake {

@@ -86,14 +86,13 @@ async fn a_state_directory_that_cannot_be_made_costs_the_lasting_id_only() {
     );
 }
 
+fn refuse(_: &Config) -> engine::Starting<'_> {
+    Box::pin(async { Err(crate::ServeError::Start("there is none".to_owned())) })
+}
+
 #[tokio::test]
 async fn an_embedding_that_cannot_start_says_why() {
     let directory = tempfile::tempdir().unwrap();
-    let refuse = |_: &Config, _: bool| {
-        Err(crate::ServeError::Engine {
-            why: "there is none".to_owned(),
-        })
-    };
     let error = embed_with(config(directory.path()), refuse).unwrap_err();
     assert!(error.to_string().contains("there is none"), "{error}");
 }
@@ -113,6 +112,7 @@ impl Daemon {
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(crate::server::serve_with(
             config,
+            None,
             ReceiverStream::new(stopped),
             engine::start,
         ));
@@ -202,7 +202,7 @@ async fn a_second_daemon_on_the_same_socket_says_that_one_is_running() {
     let mut second = config(tempfile::tempdir().unwrap().path());
     second.socket = daemon.directory.path().join("run/daemon.sock");
     let never = tokio_stream::pending();
-    let error = crate::server::serve_with(second, never, engine::start)
+    let error = crate::server::serve_with(second, None, never, engine::start)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("already running"), "{error}");

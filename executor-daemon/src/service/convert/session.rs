@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use executor_proto::id::{Epoch, SessionSecret};
+use executor_proto::id::SessionSecret;
 use executor_proto::reason::Failure;
 use executor_proto::v1;
 
@@ -68,11 +68,11 @@ fn absolute(field: &str, bytes: Vec<u8>) -> Result<PathBuf, Failure> {
 }
 
 /// A session as it is.
-pub(in crate::service) fn session(opened: &Opened, epoch: Epoch) -> v1::Session {
+pub(in crate::service) fn session(opened: &Opened) -> v1::Session {
     let record = opened.session.record();
     v1::Session {
         session_id: record.id.to_string(),
-        epoch: epoch.to_string(),
+        epoch: opened.session.epoch().to_string(),
         roots: record
             .roots
             .iter()

@@ -12,7 +12,7 @@ use crate::process::exit::{SpawnFailure, SpawnStage, Usage, WaitStatus};
 use crate::process::tree::LeaderExit;
 
 /// Changes with the layout.
-pub(super) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 /// No message is longer.
 pub(super) const LONGEST: usize = 128;
 /// A plan is not longer: arguments and environment together have the kernel's

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::guard;
 pub(super) use held::{HeldState, resume};
 pub(super) use launch::ReaperProgram;
+pub use message::VERSION;
 
 /// What asks a program of ours to be a reaper.
 const ARGUMENT: &str = "__reaper";

@@ -13,17 +13,19 @@
 //!
 //! At the end the socket is removed only if it is still the one we bound.
 
-use std::ffi::OsString;
+pub mod private_directory;
+
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 
-use super::private_directory::{self, DirectoryError};
+use self::private_directory::DirectoryError;
 
 /// Why there is no socket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +74,23 @@ pub struct Socket {
     path: PathBuf,
     file: (u64, u64),
     listener: Option<StdListener>,
-    _lock: OwnedFd,
+    lock: OwnedFd,
+}
+
+/// A bound socket as a value; its descriptors go beside it.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct SocketState {
+    #[serde(with = "crate::path_bytes")]
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl SocketState {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Socket {
@@ -100,7 +118,7 @@ impl Socket {
             path: path.to_owned(),
             file,
             listener: Some(listener),
-            _lock: lock,
+            lock,
             directory,
         })
     }
@@ -109,6 +127,41 @@ impl Socket {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What a later image of this program needs to go on listening: see
+    /// [`Socket::adopt`]. The descriptors are its directory, its listener, which
+    /// the caller has taken, and its lock.
+    #[must_use]
+    pub fn kept(&self) -> (SocketState, [&OwnedFd; 2]) {
+        let state = SocketState {
+            path: self.path.clone(),
+            file: self.file,
+        };
+        (state, [&self.directory, &self.lock])
+    }
+
+    /// Goes on with a socket that an earlier image of this program has bound.
+    ///
+    /// # Errors
+    /// Its path names no file.
+    pub fn adopt(
+        state: SocketState,
+        directory: OwnedFd,
+        lock: OwnedFd,
+        listener: OwnedFd,
+    ) -> Result<Self, SocketError> {
+        let not_a_path = || SocketError::NotAPath {
+            path: state.path.clone(),
+        };
+        Ok(Self {
+            name: state.path.file_name().ok_or_else(not_a_path)?.to_owned(),
+            file: state.file,
+            listener: Some(StdListener::from(listener)),
+            lock,
+            directory,
+            path: state.path,
+        })
     }
 
     /// The listener, for the current runtime. Once.
@@ -129,6 +182,38 @@ impl Drop for Socket {
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
+}
+
+/// Connects to a socket that was bound like this. Does not wait for it to be
+/// accepted.
+///
+/// # Errors
+/// Those of connect(2) and of opening its directory.
+pub fn connect(path: &Path) -> std::io::Result<OwnedFd> {
+    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    let socket = new_socket()?;
+    rustix::net::connect(&socket, &address(&directory, name)?)?;
+    Ok(socket)
+}
+
+/// The name through the directory's handle (proc(5)): the same directory
+/// whatever happened to its path, and short enough for unix(7) whatever the
+/// path's length.
+fn address(directory: &OwnedFd, name: &OsStr) -> Result<SocketAddrUnix, Errno> {
+    let directory = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    SocketAddrUnix::new(Path::new(&directory).join(name))
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
 }
 
 struct Place<'a> {
@@ -231,22 +316,11 @@ impl Place<'_> {
     }
 
     fn new_socket(&self) -> Result<OwnedFd, SocketError> {
-        rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )
-        .map_err(|errno| self.system("making a socket", errno))
+        new_socket().map_err(|errno| self.system("making a socket", errno))
     }
 
-    /// The name through the directory's handle (proc(5)): the same directory
-    /// whatever happened to its path, and short enough for unix(7) whatever
-    /// the path's length.
     fn address(&self) -> Result<SocketAddrUnix, SocketError> {
-        let directory = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
-        SocketAddrUnix::new(Path::new(&directory).join(self.name))
-            .map_err(|errno| self.system("naming it", errno))
+        address(self.directory, self.name).map_err(|errno| self.system("naming it", errno))
     }
 }
 
