@@ -23,11 +23,14 @@ pub struct DaemonOptions {
     pub owner: Option<u32>,
 }
 
-/// See the module's documentation. Killed when dropped.
+/// See the module's documentation. Killed when dropped, with its process host
+/// and all that this holds.
 #[derive(Debug)]
 pub struct Daemon {
     child: tokio::process::Child,
     directory: TempDir,
+    words: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Daemon {
@@ -63,26 +66,67 @@ impl Daemon {
             "--config".into(),
             configuration.display().to_string(),
         ]);
-        let log = fs::File::create(root.join("daemon.log")).unwrap();
         let environment = options.environment.unwrap_or_else(|| {
             vec![
                 ("PATH".into(), std::env::var("PATH").unwrap()),
                 ("HOME".into(), root.join("work").display().to_string()),
             ]
         });
-        let child = tokio::process::Command::new(&words[0])
-            .args(&words[1..])
-            .env_clear()
-            .envs(environment)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut daemon = Self { child, directory };
+        let child = spawn(&words, &environment, root);
+        let mut daemon = Self {
+            child,
+            directory,
+            words,
+            environment,
+        };
         daemon.wait_until_it_answers().await;
         daemon
+    }
+
+    /// Kills the daemon, and nothing else, with SIGKILL.
+    pub async fn kill(&mut self) {
+        self.child.start_kill().unwrap();
+        in_time("the daemon's death", self.child.wait())
+            .await
+            .unwrap();
+    }
+
+    /// Starts it again where it was, after its end, and waits until it answers.
+    pub async fn start_again(&mut self) {
+        self.child = spawn(&self.words, &self.environment, self.directory.path());
+        self.wait_until_it_answers().await;
+    }
+
+    /// Kills it and starts it again, and waits until it answers.
+    pub async fn restart(&mut self) {
+        self.kill().await;
+        self.start_again().await;
+    }
+
+    /// Runs one of the daemon's commands (`stop`, `upgrade`) on it.
+    pub async fn command(&self, words: &[&str]) -> std::process::Output {
+        let command = tokio::process::Command::new(program("executor-daemon"))
+            .args(words)
+            .arg("--config")
+            .arg(self.directory.path().join("daemon.toml"))
+            .stdin(Stdio::null())
+            .output();
+        in_time(words[0], command).await.unwrap()
+    }
+
+    /// Waits until the daemon has ended by itself.
+    pub async fn ended(&mut self) -> std::process::ExitStatus {
+        self.child.wait().await.unwrap()
+    }
+
+    /// The pid of its process host.
+    #[must_use]
+    pub fn host_pid(&self) -> Option<u32> {
+        let record = self.directory.path().join("run/daemon.sock.host.json");
+        let text = fs::read_to_string(record).ok()?;
+        let number = text.split("\"pid\":").nth(1)?;
+        let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
     }
 
     async fn wait_until_it_answers(&mut self) {
@@ -153,6 +197,40 @@ impl Daemon {
             .unwrap()
     }
 
+    /// Ends the process host and all that it holds.
+    fn end_host(&self) {
+        // What the record says is the host's number in its own namespace, which
+        // may be somebody else's in ours.
+        let pid = self.host_pid().filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let socket = self.socket().display().to_string();
+            String::from_utf8_lossy(&line).contains(&socket)
+        });
+        let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+        let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
+            return;
+        };
+        let flags = rustix::process::PidfdFlags::empty();
+        let Ok(host) = rustix::process::pidfd_open(pid, flags) else {
+            return;
+        };
+        // The second one means: at once.
+        for _ in 0..2 {
+            let _ = rustix::process::pidfd_send_signal(&host, rustix::process::Signal::TERM);
+            let mut ended = [rustix::event::PollFd::new(
+                &host,
+                rustix::event::PollFlags::IN,
+            )];
+            let wait = rustix::event::Timespec {
+                tv_sec: 5,
+                tv_nsec: 0,
+            };
+            if rustix::event::poll(&mut ended, Some(&wait)).is_ok_and(|ready| ready > 0) {
+                return;
+            }
+        }
+    }
+
     /// Asks it to end, and waits until it has.
     pub async fn stop(mut self) -> std::process::ExitStatus {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
@@ -169,4 +247,30 @@ impl Daemon {
             .await
             .count()
     }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // A daemon that still runs would start another host.
+        let _ = self.child.start_kill();
+        self.end_host();
+    }
+}
+
+fn spawn(words: &[String], environment: &[(String, String)], root: &Path) -> tokio::process::Child {
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(root.join("daemon.log"))
+        .unwrap();
+    tokio::process::Command::new(&words[0])
+        .args(&words[1..])
+        .env_clear()
+        .envs(environment.iter().cloned())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
 }

@@ -13,6 +13,7 @@
 
 mod daemon;
 mod here;
+mod proxy;
 /// The README's programs, compiled and run as documentation tests.
 #[cfg(doctest)]
 mod readme;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 pub use daemon::{Daemon, DaemonOptions};
 pub use here::Here;
+pub use proxy::{Fault, Proxy};
 pub use user::{User, nobody};
 
 /// Longer than anything here takes on a slow machine; a test that reaches it

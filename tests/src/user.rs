@@ -74,6 +74,16 @@ impl User {
         command
     }
 
+    /// Ends their daemon, and all that it holds.
+    pub fn stop_daemon(&self) {
+        let stopped = self
+            .command(&self.daemon_program(), &[])
+            .arg("stop")
+            .output();
+        let stopped = stopped.unwrap();
+        assert!(stopped.status.success(), "{stopped:?}");
+    }
+
     /// The daemon's program as they reach it.
     #[must_use]
     pub fn daemon_program(&self) -> PathBuf {

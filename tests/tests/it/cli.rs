@@ -234,11 +234,7 @@ async fn a_daemon_is_started_when_one_is_needed() {
     })
     .await;
     assert!(user.executor(&["stop", &id]).status().unwrap().success());
-    let pid = alive_with(&user.daemon_program().display().to_string());
-    for pid in pid {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-    }
+    user.stop_daemon();
     assert_eq!(alive_with("sleep\0933"), Vec::<u32>::new());
 }
 

@@ -106,7 +106,7 @@ const WIRE: &[&str] = &[
 
 #[test]
 fn the_inside_knows_nothing_of_the_wire() {
-    let inside: [(&str, &[&str]); 7] = [
+    let inside: [(&str, &[&str]); 8] = [
         (
             "sys",
             &[
@@ -123,6 +123,10 @@ fn the_inside_knows_nothing_of_the_wire() {
         ("process", &["crate::host", "crate::files"]),
         ("files", &["crate::host", "crate::process"]),
         ("host", &["crate::files", "crate::sandbox"]),
+        (
+            "socket",
+            &["crate::host", "crate::process", "crate::session"],
+        ),
         ("patch", &["crate::host", "crate::process"]),
         ("session", &[]),
     ];

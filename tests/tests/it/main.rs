@@ -15,6 +15,7 @@
 
 mod cases;
 mod cli;
+mod host;
 mod hostile;
 mod layers;
 mod python_client;

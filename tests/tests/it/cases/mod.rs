@@ -1,10 +1,12 @@
 //! Inputs that shipped systems got wrong, with the right outcome.
 
 mod env;
+mod faults;
 mod output;
 mod pids;
 mod process_start;
 mod promises;
+mod reconnect;
 mod resource;
 mod shell;
 mod stdin_pty;

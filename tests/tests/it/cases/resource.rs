@@ -111,8 +111,8 @@ async fn b148_at_the_process_limit_a_stop_works_and_starts_recover() {
     let id = String::from_utf8(after.stdout).unwrap().trim().to_owned();
     let waited = executor(&["wait", &id]);
     assert_eq!(waited.status.code(), Some(0), "{waited:?}");
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    user.stop_daemon();
+    assert!(daemon.wait().unwrap().success());
 }
 
 #[tokio::test]

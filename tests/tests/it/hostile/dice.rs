@@ -7,10 +7,10 @@ use executor_proto::v1::stream_output_request::Message;
 use super::Raw;
 
 /// A generator of hostile values: the same in each run (splitmix64).
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,12 +18,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    pub(super) fn one<T: Clone>(&mut self, of: &[T]) -> T {
+    pub(crate) fn one<T: Clone>(&mut self, of: &[T]) -> T {
         let count = u64::try_from(of.len()).unwrap();
         of[usize::try_from(self.next() % count).unwrap()].clone()
     }
 
-    pub(super) fn yes(&mut self) -> bool {
+    pub(crate) fn yes(&mut self) -> bool {
         self.next().is_multiple_of(2)
     }
 

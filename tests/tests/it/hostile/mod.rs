@@ -1,7 +1,7 @@
 //! Clients, commands and bytes that mean harm. Whatever they do, the daemon
 //! answers the next call, and nothing is left of them.
 
-mod dice;
+pub(crate) mod dice;
 mod processes;
 mod requests;
 
