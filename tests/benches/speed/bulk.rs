@@ -12,7 +12,8 @@ const WAIT: Duration = Duration::from_secs(300);
 
 /// P5: the time until the child ends when nobody reads.
 pub(crate) async fn unread(bench: &mut Bench) -> anyhow::Result<()> {
-    let session = bench.daemon.session().await?;
+    let daemon = bench.daemon("").await?;
+    let session = daemon.session().await?;
     let mebibytes = bench.options.scaled(1024, 128);
     let rounds = bench.options.scaled(11, 3);
     let count = format!("{mebibytes}M");
@@ -53,26 +54,28 @@ pub(crate) async fn unread(bench: &mut Bench) -> anyhow::Result<()> {
         daemon: by_daemon,
     });
     session.end(Duration::ZERO).await?;
-    Ok(())
+    daemon.stop().await
 }
 
 /// P6: from the start to the end of the output at one lossless client.
 pub(crate) async fn streamed(bench: &mut Bench) -> anyhow::Result<()> {
-    let session = bench.daemon.session().await?;
+    let daemon = bench.daemon("").await?;
+    let session = daemon.session().await?;
     let mebibytes = bench.options.scaled(1024, 128);
     let rounds = bench.options.scaled(9, 3);
     let count = format!("{mebibytes}M");
     let head = ["head", "-c", count.as_str(), "/dev/zero"];
     let mut samples = [const { Unit::MegabytesPerSecond }; 3].map(Samples::new);
-    let pids = [bench.relay.pid(), bench.daemon.pid()];
-    let mut before = [0; 2];
-    let mut cpu = [Duration::ZERO; 2];
+    let mut subjects = [
+        Subject::new("the relay", &[bench.relay.pid()]),
+        Subject::new("daemon and process host", &daemon.pids()),
+        Subject::new("the process host alone", &[daemon.host_pid()]),
+    ];
     // The first round warms up.
     for round in 0..=rounds {
         if round == 1 {
-            for ((pid, before), cpu) in pids.iter().zip(&mut before).zip(&mut cpu) {
-                figures::reset_peak(*pid)?;
-                (*before, *cpu) = (figures::resident(*pid)?, figures::cpu(*pid)?);
+            for subject in &mut subjects {
+                subject.begin()?;
             }
         }
         let begin = Instant::now();
@@ -90,18 +93,8 @@ pub(crate) async fn streamed(bench: &mut Bench) -> anyhow::Result<()> {
             }
         }
     }
-    for ((pid, name), (before, cpu)) in pids
-        .iter()
-        .zip(["relay", "daemon"])
-        .zip(before.iter().zip(cpu))
-    {
-        let rounds = u32::try_from(rounds)?;
-        bench.report.note(format!(
-            "P6: memory of the {name}: {:.1} MB before, {:.1} MB at most; CPU {:.2} s each time",
-            megabytes(*before),
-            megabytes(figures::peak(*pid)?),
-            ((figures::cpu(*pid)? - cpu) / rounds).as_secs_f64(),
-        ));
+    for subject in &subjects {
+        bench.report.note(subject.told(u32::try_from(rounds)?)?);
     }
     let [by_floor, by_relay, by_daemon] = samples;
     bench.report.row(Row {
@@ -115,12 +108,52 @@ pub(crate) async fn streamed(bench: &mut Bench) -> anyhow::Result<()> {
         daemon: by_daemon,
     });
     session.end(Duration::ZERO).await?;
-    Ok(())
+    daemon.stop().await
+}
+
+/// Whose memory and CPU time P6 watches. What daemon and host share counts in
+/// both, and their peaks need not have been at one time: at most that much.
+struct Subject {
+    name: &'static str,
+    pids: Vec<u32>,
+    memory: u64,
+    cpu: Duration,
+}
+
+impl Subject {
+    fn new(name: &'static str, pids: &[u32]) -> Self {
+        Self {
+            name,
+            pids: pids.to_vec(),
+            memory: 0,
+            cpu: Duration::ZERO,
+        }
+    }
+
+    fn begin(&mut self) -> anyhow::Result<()> {
+        for pid in &self.pids {
+            figures::reset_peak(*pid)?;
+        }
+        self.memory = figures::total(&self.pids, figures::resident)?;
+        self.cpu = figures::total(&self.pids, figures::cpu)?;
+        Ok(())
+    }
+
+    fn told(&self, rounds: u32) -> anyhow::Result<String> {
+        Ok(format!(
+            "P6: memory of {}: {:.1} MB before, {:.1} MB at most; CPU {:.2} s each time",
+            self.name,
+            megabytes(self.memory),
+            megabytes(figures::total(&self.pids, figures::peak)?),
+            ((figures::total(&self.pids, figures::cpu)? - self.cpu) / rounds).as_secs_f64(),
+        ))
+    }
 }
 
 /// P7: the same through a terminal, cooked and raw.
 pub(crate) async fn terminal(bench: &mut Bench) -> anyhow::Result<()> {
-    let session = bench.daemon.session().await?;
+    let daemon = bench.daemon("").await?;
+    let session = daemon.session().await?;
     let mebibytes = bench.options.scaled(256, 32);
     let rounds = bench.options.scaled(5, 2);
     let head = format!("exec head -c {mebibytes}M /dev/zero");
@@ -162,7 +195,7 @@ pub(crate) async fn terminal(bench: &mut Bench) -> anyhow::Result<()> {
         });
     }
     session.end(Duration::ZERO).await?;
-    Ok(())
+    daemon.stop().await
 }
 
 /// Starts it, follows it as the reader that it waits for; the number of bytes.

@@ -10,7 +10,8 @@ use crate::{Bench, floor};
 const WARM_UP: usize = 20;
 
 pub(crate) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
-    let session = bench.daemon.session().await?;
+    let daemon = bench.daemon("").await?;
+    let session = daemon.session().await?;
     let program = floor::this_program()?;
     let (rounds, records) = (bench.options.scaled(5, 2), 220);
     let count = records.to_string();
@@ -49,7 +50,7 @@ pub(crate) async fn run(bench: &mut Bench) -> anyhow::Result<()> {
         });
     }
     session.end(std::time::Duration::ZERO).await?;
-    Ok(())
+    daemon.stop().await
 }
 
 fn raw(argv: &[&str], terminal: bool) -> anyhow::Result<Ages> {

@@ -7,8 +7,8 @@
 //!
 //! Every step is done in turn by three subjects: the *floor* (the same step
 //! without any server, `floor`), the *bare relay* (the smallest gRPC server
-//! that does the step, `relay`) and the *daemon* (the release binary, through
-//! `executor-client`). Relay and daemon are processes of their own on Unix
+//! that does the step, `relay`) and the *daemon* (the release binary, with
+//! its process host, through `executor-client`). All of them are processes of their own on Unix
 //! sockets; the client runs here, on a current-thread runtime. What is told
 //! is the ratio: an absolute time says more about the machine than about us.
 
@@ -18,12 +18,15 @@
 )]
 
 mod bulk;
+mod crowd;
 mod daemon;
 mod figures;
 mod floor;
+mod host;
 mod idle;
 mod latency;
 mod relay;
+mod restart;
 mod spawn;
 mod stamp;
 mod stats;
@@ -39,7 +42,7 @@ use crate::relay::Relay;
 use crate::stats::Report;
 
 /// Name and what it measures.
-const ROWS: [(&str, &str); 8] = [
+const ROWS: [(&str, &str); 11] = [
     ("P1", "start `true` → exit known, one at a time"),
     ("P2", "the same for `bash -c true`"),
     ("P3", "child's write → bytes at the client"),
@@ -47,7 +50,13 @@ const ROWS: [(&str, &str); 8] = [
     ("P6", "1 GiB streamed to one client"),
     ("P7", "256 MiB through a terminal to one client"),
     ("P8", "64 and 1,000 concurrent `true`"),
+    ("P9", "1,000 and 10,000 idle processes"),
     ("P10", "idle daemon: memory, start → ready"),
+    ("P11", "P1 beside 1,000 idle processes"),
+    (
+        "P12",
+        "the daemon killed under 1,000 processes → a read answers",
+    ),
 ];
 
 /// Set in the process that measures.
@@ -56,9 +65,16 @@ const CLEAN: &str = "EXECUTOR_SPEED";
 /// What the rows need.
 pub(crate) struct Bench {
     relay: Relay,
-    daemon: Daemon,
     options: Options,
     report: Report,
+}
+
+impl Bench {
+    /// A daemon with these lines of configuration, for one row: each has its
+    /// own, and stops it, so that no row measures what another left in memory.
+    async fn daemon(&self, more: &str) -> anyhow::Result<Daemon> {
+        Daemon::start(&self.options.means, more).await
+    }
 }
 
 /// What was asked for on the command line.
@@ -152,9 +168,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let relay = Relay::start().await?;
     let daemon = Daemon::start(&options.means, "").await?;
     let report = Report::new(daemon.means().await?);
+    daemon.stop().await?;
     let mut bench = Bench {
         relay,
-        daemon,
         options,
         report,
     };
@@ -171,7 +187,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
             "P6" => bulk::streamed(&mut bench).await,
             "P7" => bulk::terminal(&mut bench).await,
             "P8" => spawn::concurrent(&mut bench).await,
-            _ => idle::run(&mut bench).await,
+            "P9" => idle::processes(&mut bench).await,
+            "P10" => idle::alone(&mut bench).await,
+            "P11" => spawn::beside_idle(&mut bench).await,
+            _ => restart::run(&mut bench).await,
         };
         // What was measured so far is worth telling all the same.
         if let Err(error) = done {
@@ -180,11 +199,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
                 .note(format!("{row} has no figures: {error:#}"));
         }
     }
-    bench.daemon.stop().await?;
     say(&bench.report.to_string())
 }
 
-/// 1,000 commands at a time hold 1,000 pipes, here and in what is started.
+/// Thousands of commands hold thousands of pipes, here and in what is started.
 fn raise_descriptor_limit() -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

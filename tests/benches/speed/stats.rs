@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     Megabytes,
     /// 10^6 bytes a second. More is better.
     MegabytesPerSecond,
+    /// Open files of a process.
+    Descriptors,
 }
 
 impl Unit {
@@ -23,6 +25,7 @@ impl Unit {
             Self::Seconds => "s",
             Self::Megabytes => "MB",
             Self::MegabytesPerSecond => "MB/s",
+            Self::Descriptors => "fds",
         }
     }
 
@@ -31,7 +34,7 @@ impl Unit {
         match self {
             Self::Milliseconds | Self::Seconds => 3,
             Self::Megabytes => 1,
-            Self::Microseconds | Self::MegabytesPerSecond => 0,
+            Self::Microseconds | Self::MegabytesPerSecond | Self::Descriptors => 0,
         }
     }
 }
