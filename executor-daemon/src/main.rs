@@ -17,7 +17,7 @@ use executor_daemon::config::{LogFormat, Sources};
 use executor_daemon::host::{Begin, Handover, answer_trial, process_host};
 use executor_daemon::server::{Inheritance, embed, logging, serve};
 use executor_daemon::sys::inherit;
-use executor_daemon::sys::signal::{block_all, unblock, unblock_all};
+use executor_daemon::sys::signal::{block_all, block_child_signals, unblock, unblock_all};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::SignalStream;
@@ -202,6 +202,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         } => {
             // All but two for good: no other ends what it holds.
             block_all();
+            block_child_signals();
             let _lines = logging::start_without_waiting(&log_level, log_format);
             host_process(socket.unwrap_or_default(), resume)
         }

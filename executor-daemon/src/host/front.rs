@@ -50,6 +50,7 @@ pub(super) struct FrontState {
     unread: Bytes,
     batches: Vec<Vec<Place>>,
     /// What it was sent and is not written yet.
+    #[serde(default)]
     unwritten: Vec<(Bytes, Vec<Place>)>,
     waiting: Vec<(u64, Bytes)>,
     met: Vec<u64>,

@@ -407,5 +407,5 @@ fn unwritable(error: FrameError) -> ProcessError {
 
 fn unreadable(error: FrameError) -> ProcessError {
     tracing::error!(%error, "an answer of the process host cannot be read");
-    ProcessError::EngineGone
+    ProcessError::NotUnderstood
 }

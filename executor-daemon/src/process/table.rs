@@ -11,7 +11,7 @@
 //! A receipt is written before the spawn and outlives the process, so that a
 //! repeated start is recognised for as long as the session lives.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -38,7 +38,8 @@ pub(crate) struct TableLimits {
 
 #[derive(Debug)]
 enum Entry {
-    Kept(Arc<Process>),
+    /// With its place among the kept ones.
+    Kept(Arc<Process>, u64),
     Receipt(SpecDigest),
     Tombstone,
 }
@@ -73,7 +74,12 @@ pub(crate) struct Table {
     receipts_age: bool,
     entries: HashMap<ProcessId, Entry>,
     /// Kept processes in the order of their start.
-    kept: Vec<Arc<Process>>,
+    kept: BTreeMap<u64, Arc<Process>>,
+    /// Places given so far.
+    places: u64,
+    /// Those of kept ones that were seen to have finished, for the next that need
+    /// room: looking at all of them each time would cost too much.
+    finished: VecDeque<u64>,
     /// Receipts and tombstones in the order they were written.
     written: VecDeque<(SystemTime, ProcessId)>,
     /// Forgotten processes whose tree may still live.
@@ -87,7 +93,9 @@ impl Table {
             closed: None,
             receipts_age,
             entries: HashMap::new(),
-            kept: Vec::new(),
+            kept: BTreeMap::new(),
+            places: 0,
+            finished: VecDeque::new(),
             written: VecDeque::new(),
             residue: Vec::new(),
         }
@@ -96,7 +104,7 @@ impl Table {
     /// The process with this id.
     pub(crate) fn find(&self, id: ProcessId) -> Result<Arc<Process>, ProcessError> {
         match self.entries.get(&id) {
-            Some(Entry::Kept(process)) => Ok(Arc::clone(process)),
+            Some(Entry::Kept(process, _)) => Ok(Arc::clone(process)),
             Some(Entry::Receipt(_)) => Err(ProcessError::Forgotten(id)),
             Some(Entry::Tombstone) | None => Err(ProcessError::NotFound(id)),
         }
@@ -108,13 +116,13 @@ impl Table {
     }
 
     /// Kept processes in the order of their start.
-    pub(crate) fn kept(&self) -> &[Arc<Process>] {
-        &self.kept
+    pub(crate) fn kept(&self) -> impl ExactSizeIterator<Item = &Arc<Process>> {
+        self.kept.values()
     }
 
     /// Everything that may have a living tree.
     pub(crate) fn with_trees(&self) -> Vec<Arc<Process>> {
-        self.kept.iter().chain(&self.residue).cloned().collect()
+        self.kept().chain(&self.residue).cloned().collect()
     }
 
     /// Nothing starts any more, for this reason.
@@ -129,13 +137,13 @@ impl Table {
         now: SystemTime,
     ) -> Result<Admission, ProcessError> {
         match self.entries.get(&spec.id) {
-            Some(Entry::Kept(process)) if process.facts.digest == spec.digest => {
+            Some(Entry::Kept(process, _)) if process.facts.digest == spec.digest => {
                 return Ok(Admission::Existing(Arc::clone(process)));
             }
             Some(Entry::Receipt(digest)) if *digest == spec.digest => {
                 return Err(ProcessError::Forgotten(spec.id));
             }
-            Some(Entry::Kept(_) | Entry::Receipt(_)) => {
+            Some(Entry::Kept(..) | Entry::Receipt(_)) => {
                 return Err(ProcessError::IdConflict(spec.id));
             }
             Some(Entry::Tombstone) => return Err(ProcessError::StoppedBeforeStart(spec.id)),
@@ -164,9 +172,11 @@ impl Table {
 
     /// Keeps a process that was admitted.
     pub(crate) fn insert(&mut self, process: Arc<Process>) {
-        self.entries
-            .insert(process.facts.id, Entry::Kept(Arc::clone(&process)));
-        self.kept.push(process);
+        let place = self.places;
+        self.places += 1;
+        let entry = Entry::Kept(Arc::clone(&process), place);
+        self.entries.insert(process.facts.id, entry);
+        self.kept.insert(place, process);
     }
 
     /// A stop came for an id that never started: a later start does nothing.
@@ -187,7 +197,7 @@ impl Table {
     /// Forgets a finished process; its receipt stays.
     pub(crate) fn remove(&mut self, id: ProcessId, now: SystemTime) -> Result<(), ProcessError> {
         match self.entries.get(&id) {
-            Some(Entry::Kept(process)) => {
+            Some(Entry::Kept(process, _)) => {
                 if !process.is_finished() {
                     return Err(ProcessError::StillRunning(id));
                 }
@@ -203,9 +213,11 @@ impl Table {
 
     /// Forgets everything; the session has ended.
     pub(crate) fn clear(&mut self) {
-        for process in self.kept.drain(..).chain(self.residue.drain(..)) {
+        let kept = std::mem::take(&mut self.kept).into_values();
+        for process in kept.chain(self.residue.drain(..)) {
             process.forget();
         }
+        self.finished.clear();
         self.entries.clear();
         self.written.clear();
     }
@@ -216,14 +228,14 @@ impl Table {
         mut state_of: impl FnMut(&Arc<Process>) -> ProcessState,
     ) -> TableState {
         let others = self.entries.iter().filter_map(|(id, entry)| match entry {
-            Entry::Kept(_) => None,
+            Entry::Kept(..) => None,
             Entry::Receipt(digest) => Some((*id, Some(*digest))),
             Entry::Tombstone => Some((*id, None)),
         });
         TableState {
             closed: self.closed.clone(),
             others: others.collect(),
-            kept: self.kept.iter().map(&mut state_of).collect(),
+            kept: self.kept().map(&mut state_of).collect(),
             written: self.written.clone(),
             residue: self.residue.iter().map(&mut state_of).collect(),
         }
@@ -266,21 +278,37 @@ impl Table {
         Ok(())
     }
 
-    /// One whose output has ended before one whose output is still held open.
-    fn oldest_finished(&self) -> Option<Arc<Process>> {
-        let mut finished = self.kept.iter().filter(|process| process.is_finished());
-        let first = finished.next()?;
-        let is_done = |process: &&Arc<Process>| process.log.status().is_ok_and(|log| log.ended);
-        let done = std::iter::once(first).chain(finished).find(is_done);
-        Some(Arc::clone(done.unwrap_or(first)))
+    /// The one that was started first of those that have finished; one whose
+    /// output has ended before one whose output is still held open. One that
+    /// finishes while others are known to have comes after those.
+    fn oldest_finished(&mut self) -> Option<Arc<Process>> {
+        while let Some(place) = self.finished.pop_front() {
+            if let Some(process) = self.kept.get(&place) {
+                return Some(Arc::clone(process));
+            }
+        }
+        let is_done = |process: &Process| process.log.status().is_ok_and(|log| log.ended);
+        let mut held_open = None;
+        for (place, process) in self.kept.iter().filter(|(_, one)| one.is_finished()) {
+            if is_done(process) {
+                self.finished.push_back(*place);
+            } else {
+                held_open = held_open.or(Some(process));
+            }
+        }
+        match self.finished.pop_front() {
+            Some(place) => self.kept.get(&place).cloned(),
+            None => held_open.cloned(),
+        }
     }
 
     fn forget(&mut self, process: &Arc<Process>, now: SystemTime) {
         let id = process.facts.id;
-        self.entries
-            .insert(id, Entry::Receipt(process.facts.digest));
+        let receipt = Entry::Receipt(process.facts.digest);
+        if let Some(Entry::Kept(_, place)) = self.entries.insert(id, receipt) {
+            self.kept.remove(&place);
+        }
         self.written.push_back((now, id));
-        self.kept.retain(|kept| kept.facts.id != id);
         if process.forget() {
             self.residue.retain(|left| left.has_tree());
             self.residue.push(Arc::clone(process));

@@ -99,7 +99,7 @@ impl Engine {
         let tables = sessions.iter().map(|session| {
             let table = session.table();
             let starting = |process: &&Arc<_>| is_starting(process);
-            table.kept().iter().filter(starting).count()
+            table.kept().filter(starting).count()
         });
         tables.sum()
     }

@@ -60,11 +60,10 @@ impl Session {
 
     fn counts(&self) -> SessionCounts {
         let table = self.table();
-        let kept = table.kept();
-        let running = kept.iter().filter(|process| !process.is_finished()).count();
+        let running = table.kept().filter(|process| !process.is_finished());
         SessionCounts {
-            running,
-            kept: kept.len(),
+            running: running.count(),
+            kept: table.kept().len(),
         }
     }
 }
@@ -412,7 +411,7 @@ impl Engine {
         drop(sessions);
         Ok(open
             .iter()
-            .flat_map(|session| session.table().kept().to_vec())
+            .flat_map(|session| session.table().kept().cloned().collect::<Vec<_>>())
             .collect())
     }
 }

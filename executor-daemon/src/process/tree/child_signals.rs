@@ -12,8 +12,10 @@
 //!    is pending. So each time some were read, a sweep asks for any child that
 //!    has ended and is unreaped. A child that ends after that read makes a new
 //!    signal.
-//! 3. A child that is not followed, or whose follower is slow, hides others
-//!    from the sweep: then every followed child is asked about, once.
+//! 3. A child that is not followed hides others from the sweep: then every
+//!    followed child is asked about, once. One whose follower has not reaped it
+//!    yet hides them too: then the sweep is repeated, and every child is asked
+//!    about when that one is still there after several.
 //! 4. Who begins to follow a child looks once: it may have ended before.
 //! 5. There is one of these per process: a signal is read by one reader.
 
@@ -41,6 +43,8 @@ const FEW: usize = 128;
 const SWEEP_AFTER: Duration = Duration::from_millis(3);
 /// Ended children that a sweep asks for one by one, before it asks about all.
 const ONE_BY_ONE: usize = 4;
+/// Sweeps for which a child that is slow to be reaped is waited for.
+const PATIENCE: u32 = 3;
 /// Children asked about before others get their turn.
 const AT_A_TIME: usize = 256;
 
@@ -155,6 +159,7 @@ impl Reader {
     /// Runs until its runtime ends.
     async fn run(self) {
         let mut sweep_at = None;
+        let mut slow = Slow::default();
         loop {
             tokio::select! {
                 biased;
@@ -164,14 +169,13 @@ impl Reader {
                         self.registry.wake(pid);
                     }
                     if self.registry.children().len() <= FEW {
-                        self.sweep().await;
+                        sweep_at = self.sweep(&mut slow).await;
                     } else {
                         sweep_at.get_or_insert_with(|| Instant::now() + SWEEP_AFTER);
                     }
                 }
                 () = at(sweep_at) => {
-                    sweep_at = None;
-                    self.sweep().await;
+                    sweep_at = self.sweep(&mut slow).await;
                 }
             }
         }
@@ -184,16 +188,24 @@ impl Reader {
         hints
     }
 
-    /// Finds those that ended and were not named.
-    async fn sweep(&self) {
+    /// Finds those that ended and were not named. Says when it is to be done
+    /// again.
+    async fn sweep(&self, slow: &mut Slow) -> Option<Instant> {
         let mut last = None;
         for _ in 0..ONE_BY_ONE {
             // Those that were woken reap first.
             tokio::task::yield_now().await;
             let Ok(Some(pid)) = wait::any_ended() else {
-                return;
+                *slow = Slow::default();
+                return None;
             };
-            if last == Some(pid) || !self.registry.wake(pid) {
+            if !self.registry.wake(pid) {
+                break;
+            }
+            if last == Some(pid) {
+                if slow.again(pid) {
+                    return Some(Instant::now() + SWEEP_AFTER);
+                }
                 break;
             }
             last = Some(pid);
@@ -207,6 +219,26 @@ impl Reader {
             }
             tokio::task::yield_now().await;
         }
+        *slow = Slow::default();
+        None
+    }
+}
+
+/// A child that has ended and is not reaped by who follows it.
+#[derive(Debug, Default)]
+struct Slow {
+    pid: u32,
+    sweeps: u32,
+}
+
+impl Slow {
+    /// Whether to wait for it once more.
+    fn again(&mut self, pid: u32) -> bool {
+        if self.pid != pid {
+            *self = Self { pid, sweeps: 0 };
+        }
+        self.sweeps += 1;
+        self.sweeps <= PATIENCE
     }
 }
 
