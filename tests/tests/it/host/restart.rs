@@ -14,7 +14,7 @@ async fn a_crowd_loses_nothing_when_the_daemon_is_killed_again_and_again() {
         let mut daemon = roomy().await;
         let host = daemon.host_pid();
         let session = daemon.session().await;
-        let crowd = crowd(&session, count, scaled(1500, 300)).await;
+        let crowd = crowd(&session, count, scaled(400, 300)).await;
         let mut moments = Moments::new();
         for _ in 0..kills {
             moments.next(Duration::from_millis(600)).await;
@@ -120,4 +120,23 @@ async fn invariant_1_a_lost_daemon_holds_no_child_up() {
     daemon.start_again().await;
     let exit = in_time("exit", process.wait()).await.unwrap();
     assert_eq!(exit.status, ExitStatus::Code(0));
+}
+
+#[tokio::test]
+async fn a_command_that_runs_costs_the_host_one_descriptor() {
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let open = |daemon: &Daemon| {
+        let host = daemon.host_pid().unwrap();
+        std::fs::read_dir(format!("/proc/{host}/fd"))
+            .unwrap()
+            .count()
+    };
+    // What the first one opens for all: the memory of logs, the signals.
+    session.command("sleep 900").spawn().await.unwrap();
+    let before = open(&daemon);
+    for _ in 0..20 {
+        session.command("sleep 900").spawn().await.unwrap();
+    }
+    assert_eq!(open(&daemon), before + 20);
 }

@@ -24,7 +24,7 @@ async fn a_crowd_loses_nothing_when_the_host_is_upgraded() {
         let daemon = roomy().await;
         let (host, pid) = (daemon.host_pid(), daemon.pid());
         let session = daemon.session().await;
-        let crowd = crowd(&session, count, scaled(1500, 300)).await;
+        let crowd = crowd(&session, count, scaled(400, 300)).await;
         let mut moments = Moments::new();
         for _ in 0..3 {
             moments.next(Duration::from_millis(800)).await;
