@@ -151,7 +151,7 @@ impl Request {
         )
     }
 
-    /// No time in it is longer than [`LONGEST`]: what crosses a socket may say
+    /// No time in it is longer than 100 years: what crosses a socket may say
     /// anything.
     #[must_use]
     pub fn bounded(mut self) -> Self {

@@ -42,7 +42,7 @@ use crate::sys::signal::BlockAll;
 /// read it.
 pub(super) const FORMAT: u32 = 1;
 /// How long commands that are being started are waited for.
-const STARTING: Duration = Duration::from_secs(10);
+const STARTING: Duration = Duration::from_secs(30);
 /// Time for signals that have arrived to be heard.
 const SIGNALS: Duration = Duration::from_millis(2);
 /// Descriptors that are to be free beside those that are counted.

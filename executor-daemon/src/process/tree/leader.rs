@@ -226,7 +226,7 @@ impl ChildWait {
                 pid: state.pid,
                 state: Mutex::new(State::Reaped(exit)),
             });
-            return Ok((child, LeaderState::Ended(exit)));
+            return Ok((child, LeaderState::Ended(Box::new(exit))));
         }
         // Unreaped: its pid is its own.
         let (child, wait) = Self::new(state.pid, proc::pin(state.pid)?, signals);
@@ -234,18 +234,19 @@ impl ChildWait {
     }
 
     /// Calls `before` when it has ended and its pid is still its own, then
-    /// reaps it. Never returns after a handover. Cancel safe.
-    pub(super) async fn wait(&self, before: impl Fn()) -> LeaderExit {
+    /// reaps it. (On the heap: the future is part of a task for as long as the
+    /// leader runs.) Never returns after a handover. Cancel safe.
+    pub(super) async fn wait(&self, before: impl Fn()) -> Box<LeaderExit> {
         match &self.follow {
             Follow::Pidfd(pidfd) => loop {
                 // Readable once the process has ended (pidfd_open(2)).
-                let Ok(mut ready) = pidfd.readable().await else {
+                let Ok(mut ready) = Box::pin(pidfd.readable()).await else {
                     // The runtime is ending, and nobody will wait any more.
-                    return LeaderExit::lost();
+                    return Box::new(LeaderExit::lost());
                 };
                 before();
                 if let Some(exit) = self.child.reap() {
-                    return exit;
+                    return Box::new(exit);
                 }
                 ready.clear_ready();
             },
@@ -257,7 +258,7 @@ impl ChildWait {
                 }
                 before();
                 if let Some(exit) = self.child.reap() {
-                    return exit;
+                    return Box::new(exit);
                 }
             },
         }

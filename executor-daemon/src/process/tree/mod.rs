@@ -126,7 +126,8 @@ enum LeaderState {
     Child(ChildWait),
     /// The child of a reaper, which tells.
     Told(watch::Receiver<Option<LeaderExit>>),
-    Ended(LeaderExit),
+    /// On the heap: most leaders have not ended.
+    Ended(Box<LeaderExit>),
 }
 
 impl Leader {
@@ -134,23 +135,19 @@ impl Leader {
     /// the same again when it is called again. Cancel safe.
     pub async fn wait(&mut self) -> LeaderExit {
         let exit = match &mut self.state {
-            LeaderState::Ended(exit) => return *exit,
+            LeaderState::Ended(exit) => return **exit,
             LeaderState::Child(child) => child.wait(|| self.means.leader_ended()).await,
-            LeaderState::Told(told) => match told.wait_for(Option::is_some).await {
-                Ok(exit) => exit.unwrap_or_else(LeaderExit::lost),
-                Err(_) => LeaderExit::lost(),
+            LeaderState::Told(told) => match Box::pin(told.wait_for(Option::is_some)).await {
+                Ok(exit) => Box::new(exit.unwrap_or_else(LeaderExit::lost)),
+                Err(_) => Box::new(LeaderExit::lost()),
             },
         };
-        let exit = LeaderExit {
-            usage: Usage {
-                cgroup_peak: self.means.peak(),
-                ..exit.usage
-            },
-            ..exit
-        };
+        let mut exit = exit;
+        exit.usage.cgroup_peak = self.means.peak();
+        let told = *exit;
         // Closes the descriptor, if there was one.
         self.state = LeaderState::Ended(exit);
-        exit
+        told
     }
 }
 

@@ -102,7 +102,7 @@ async fn b140_a_call_whose_answer_is_lost_is_carried_out_once() {
         for fault in [
             Fault::LoseAnswer,
             Fault::CutAfterRequest,
-            Fault::CutAfter(20 + 5 * round),
+            Fault::CutAfter(20 + 5 * (round % 24)),
         ] {
             let name = format!("{round}-{fault:?}").replace(['(', ')'], "-");
             let text = format!("echo started >> {name}");

@@ -2,11 +2,13 @@
 //! numbered lines at different rates, from pipes and terminals, or what was
 //! typed, and an exit of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use executor_client::v1::Shell;
-use executor_client::{Command, ExitStatus, OutputEvent, Process, Session};
-use executor_tests::{Daemon, DaemonOptions, scaled};
+use executor_client::{CallOptions, Command, ExitStatus, OutputEvent, Process, Session};
+use executor_tests::{Daemon, DaemonOptions, in_time, scaled};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// Longest life of one crowd.
@@ -20,19 +22,28 @@ enum Kind {
     Typed,
 }
 
-/// Starts a crowd and checks every one of it when it has ended. `until` is how
-/// long each lives, by its own count.
+/// Starts a crowd, of which every one is checked when it has ended. Returns when
+/// all have begun.
 pub(super) async fn crowd(session: &Session, count: usize, lines: usize) -> JoinSet<()> {
     let mut all = JoinSet::new();
+    let started = Arc::new(Semaphore::new(0));
+    // So many at once are slow to start on a small machine.
+    let patient = CallOptions { deadline: LIFE };
     for number in 0..count {
-        let session = session.clone();
+        let session = session.clone().with_options(patient);
+        let started = Arc::clone(&started);
         all.spawn(async move {
-            let one = one(&session, number, lines);
+            let one = one(&session, number, lines, &started);
             tokio::time::timeout(LIFE, one)
                 .await
                 .unwrap_or_else(|_| panic!("{number} did not end within {LIFE:?}"));
         });
     }
+    let everybody = started.acquire_many(u32::try_from(count).unwrap());
+    in_time("the whole crowd", everybody)
+        .await
+        .unwrap()
+        .forget();
     all
 }
 
@@ -43,7 +54,7 @@ pub(super) async fn all_well(mut crowd: JoinSet<()>) {
     }
 }
 
-async fn one(session: &Session, number: usize, lines: usize) {
+async fn one(session: &Session, number: usize, lines: usize, started: &Semaphore) {
     let kind = [Kind::Pipe, Kind::Terminal, Kind::Typed][number % 3];
     let code = i32::try_from(number % 50).unwrap();
     // From one line in 5 ms to one in 45 ms.
@@ -59,6 +70,7 @@ async fn one(session: &Session, number: usize, lines: usize) {
         Kind::Typed => bash(session, &format!("cat; exit {code}")).stdin_pipe(),
     };
     let process = command.spawn().await.unwrap();
+    started.add_permits(1);
     let typing = match kind {
         Kind::Typed => Some(tokio::spawn(type_lines(
             process.clone(),
