@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use executor_proto::v1;
 use executor_proto::v1::machine_service_client::MachineServiceClient;
@@ -103,10 +104,15 @@ impl Machine {
     /// # Errors
     /// [`ClientError::Unreachable`] and [`ClientError::DeadlineExceeded`].
     pub async fn info(&self) -> Result<v1::Machine, ClientError> {
-        let answer = attempts(Call::GetMachine, self.options.deadline, || {
-            let mut service = self.machine_service();
-            async move { service.get_machine(v1::GetMachineRequest {}).await }
-        })
+        let answer = attempts(
+            Call::GetMachine,
+            self.options.deadline,
+            Duration::ZERO,
+            || {
+                let mut service = self.machine_service();
+                async move { service.get_machine(v1::GetMachineRequest {}).await }
+            },
+        )
         .await?;
         answer
             .into_inner()

@@ -27,7 +27,7 @@ use tonic::{Status, Streaming};
 use crate::error::ClientError;
 use crate::exit::Exit;
 use crate::process::Process;
-use crate::retry::{Backoff, Call, Verdict};
+use crate::retry::{ANSWER, Backoff, Call, Verdict};
 
 /// Where and as whom to follow. The default: from the beginning, as one
 /// reader among any number.
@@ -194,7 +194,10 @@ impl OutputStream {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             closed => {
-                let open = open(&self.process, self.reader_id.as_deref(), self.cursor).await?;
+                let open = open(&self.process, self.reader_id.as_deref(), self.cursor);
+                let open = tokio::time::timeout(ANSWER, open).await;
+                // An answer that is lost is as good as a connection that is.
+                let open = open.map_err(|_| Status::unavailable("no answer"))??;
                 closed.insert(open)
             }
         };

@@ -17,6 +17,8 @@
 //!   and cursors make a repeat harmless; a signal has none of them, and a
 //!   program may tell two from one.
 //! - *Machine shutting down*: the machine said that it did nothing.
+//!   An answer that does not come within 10 s (and what the request itself may
+//!   wait) counts as a lost connection, but for the two that are not repeated.
 //! - *Refused*: every other reason, above all `HOST_LOST` and
 //!   `START_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
 //!
@@ -138,6 +140,9 @@ impl Call {
     }
 }
 
+/// How long an answer may take, beyond what the request itself waits for.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+
 /// The pauses between repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
@@ -169,9 +174,14 @@ impl Backoff {
 /// Makes attempts until one answers, the table says no, or the deadline is
 /// over. Dropping the future abandons the attempt that is under way; what it
 /// asked for may still be done.
+///
+/// `wait` is what the machine may take by the request itself. An attempt whose
+/// answer does not come for [`ANSWER`] longer counts as a lost connection where a
+/// repeat is harmless: the answer may be lost although the connection is not.
 pub(crate) async fn attempts<T, F, Fut>(
     call: Call,
     deadline: Duration,
+    wait: Duration,
     mut attempt: F,
 ) -> Result<T, ClientError>
 where
@@ -185,16 +195,26 @@ where
         // A generated call is several kilobytes; boxed once here, the futures
         // of all methods above stay small.
         let sent = Box::pin(attempt());
-        let answer = match end {
-            Some(end) => match tokio::time::timeout_at(end, sent).await {
-                Ok(answer) => answer,
-                Err(_) => return Err(ClientError::DeadlineExceeded { deadline }),
-            },
-            None => sent.await,
+        let silence = Instant::now().checked_add(wait.saturating_add(ANSWER));
+        let silence = silence.filter(|_| call.harmless_twice());
+        let until = match (end, silence) {
+            (Some(end), Some(silence)) => Some(end.min(silence)),
+            (end, silence) => end.or(silence),
+        };
+        let answer = match until {
+            Some(until) => tokio::time::timeout_at(until, sent).await.ok(),
+            None => Some(sent.await),
         };
         let failure = match answer {
-            Ok(answer) => return Ok(answer),
-            Err(status) => ClientError::from_status(&status),
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(status)) => ClientError::from_status(&status),
+            None if end.is_some_and(|end| Instant::now() >= end) => {
+                return Err(ClientError::DeadlineExceeded { deadline });
+            }
+            None => ClientError::Unreachable {
+                message: format!("no answer within {} s", ANSWER.as_secs()),
+                never_sent: false,
+            },
         };
         if call.after(&failure) == Verdict::GiveUp {
             return Err(failure);
@@ -284,16 +304,46 @@ mod tests {
     async fn the_deadline_holds_over_all_attempts() {
         let begin = Instant::now();
         let deadline = Duration::from_secs(5);
-        let failure = attempts::<(), _, _>(Call::GetMachine, deadline, || async {
+        let failure = attempts::<(), _, _>(Call::GetMachine, deadline, Duration::ZERO, || async {
             Err(tonic::Status::unavailable("gone"))
         })
         .await
         .unwrap_err();
         assert_eq!(failure.reason(), Some(Reason::Unreachable));
         assert!(begin.elapsed() <= deadline);
-        let failure = attempts::<(), _, _>(Call::GetMachine, deadline, std::future::pending)
-            .await
-            .unwrap_err();
+        let failure = attempts::<(), _, _>(
+            Call::GetMachine,
+            deadline,
+            Duration::ZERO,
+            std::future::pending,
+        );
+        let failure = failure.await.unwrap_err();
         assert!(matches!(failure, ClientError::DeadlineExceeded { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_lost_is_asked_for_again() {
+        let deadline = Duration::from_secs(60);
+        let mut made = 0;
+        let answer = attempts(Call::WriteStdin, deadline, Duration::from_secs(5), || {
+            made += 1;
+            let lost = made < 3;
+            async move {
+                if lost {
+                    std::future::pending::<()>().await;
+                }
+                Ok(made)
+            }
+        });
+        assert_eq!(answer.await.unwrap(), 3);
+        let begin = Instant::now();
+        let signal = attempts::<(), _, _>(
+            Call::SignalProcess,
+            deadline,
+            Duration::ZERO,
+            std::future::pending,
+        );
+        assert!(signal.await.is_err());
+        assert_eq!(begin.elapsed(), deadline, "a signal is sent once");
     }
 }

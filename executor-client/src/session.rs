@@ -125,12 +125,17 @@ impl Session {
             label: options.label,
         };
         let secret = secret_value(&credentials.secret)?;
-        let answer = attempts(Call::OpenSession, machine.options().deadline, || {
-            let mut service = SessionServiceClient::new(machine.channel());
-            let mut request = Request::new(message.clone());
-            request.metadata_mut().insert(key::SECRET, secret.clone());
-            async move { service.open_session(request).await }
-        })
+        let answer = attempts(
+            Call::OpenSession,
+            machine.options().deadline,
+            Duration::ZERO,
+            || {
+                let mut service = SessionServiceClient::new(machine.channel());
+                let mut request = Request::new(message.clone());
+                request.metadata_mut().insert(key::SECRET, secret.clone());
+                async move { service.open_session(request).await }
+            },
+        )
         .await?;
         let session = answer
             .into_inner()
@@ -149,10 +154,15 @@ impl Session {
         machine: &Machine,
         credentials: SessionCredentials,
     ) -> Result<Self, ClientError> {
-        let epoch = attempts(Call::GetMachine, machine.options().deadline, || {
-            let mut service = MachineServiceClient::new(machine.channel());
-            async move { service.get_machine(v1::GetMachineRequest {}).await }
-        })
+        let epoch = attempts(
+            Call::GetMachine,
+            machine.options().deadline,
+            Duration::ZERO,
+            || {
+                let mut service = MachineServiceClient::new(machine.channel());
+                async move { service.get_machine(v1::GetMachineRequest {}).await }
+            },
+        )
         .await?
         .into_inner()
         .machine
@@ -240,10 +250,15 @@ impl Session {
     /// can end with.
     pub async fn get(&self) -> Result<v1::Session, ClientError> {
         let message = v1::GetSessionRequest {};
-        attempts(Call::GetSession, self.options.deadline, || {
-            let (mut service, request) = (self.session_service(), self.request(message));
-            async move { service.get_session(request).await }
-        })
+        attempts(
+            Call::GetSession,
+            self.options.deadline,
+            Duration::ZERO,
+            || {
+                let (mut service, request) = (self.session_service(), self.request(message));
+                async move { service.get_session(request).await }
+            },
+        )
         .await?
         .into_inner()
         .session
@@ -272,10 +287,15 @@ impl Session {
         let message = v1::EndSessionRequest {
             grace: Some(wire_duration(grace)),
         };
-        let answer = attempts(Call::EndSession, self.options.deadline + grace, || {
-            let (mut service, request) = (self.session_service(), self.request(message));
-            async move { service.end_session(request).await }
-        })
+        let answer = attempts(
+            Call::EndSession,
+            self.options.deadline + grace,
+            grace,
+            || {
+                let (mut service, request) = (self.session_service(), self.request(message));
+                async move { service.end_session(request).await }
+            },
+        )
         .await?;
         Ok(answer.into_inner())
     }
@@ -360,7 +380,7 @@ impl Session {
         Fut: Future<Output = Result<Response<R>, Status>>,
     {
         let deadline = self.options.deadline.saturating_add(wait);
-        let answer = attempts(call, deadline, || {
+        let answer = attempts(call, deadline, wait, || {
             send(self.process_service(), self.request(message.clone()))
         })
         .await?;
@@ -401,7 +421,7 @@ async fn keep_alive(session: Session, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         let message = v1::KeepAliveRequest {};
-        let answer = attempts(Call::KeepAlive, period, || {
+        let answer = attempts(Call::KeepAlive, period, Duration::ZERO, || {
             let (mut service, request) = (session.session_service(), session.request(message));
             async move { service.keep_alive(request).await }
         })
