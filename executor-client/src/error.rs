@@ -117,8 +117,10 @@ impl ClientError {
         }
         let lost = match status.code() {
             Code::Unavailable | Code::Unknown | Code::Cancelled => true,
-            // A status that was sent has no source; the transport's has.
-            Code::Internal => status.source().is_some(),
+            // A status that was sent has no source; the transport's has. (HTTP/2's
+            // ENHANCE_YOUR_CALM, which ends a connection on which many calls were
+            // given up at once, comes as RESOURCE_EXHAUSTED.)
+            Code::Internal | Code::ResourceExhausted => status.source().is_some(),
             _ => false,
         };
         if lost {

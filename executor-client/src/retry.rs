@@ -17,7 +17,7 @@
 //!   and cursors make a repeat harmless; a signal has none of them, and a
 //!   program may tell two from one.
 //! - *Machine shutting down*: the machine said that it did nothing.
-//!   An answer that does not come within 10 s (and what the request itself may
+//!   An answer that does not come within 20 s (and what the request itself may
 //!   wait) counts as a lost connection, but for the two that are not repeated.
 //! - *Refused*: every other reason, above all `HOST_LOST` and
 //!   `START_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
@@ -141,7 +141,7 @@ impl Call {
 }
 
 /// How long an answer may take, beyond what the request itself waits for.
-pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 
 /// The pauses between repeats.
 #[derive(Debug, Clone)]
