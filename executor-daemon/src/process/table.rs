@@ -354,7 +354,7 @@ impl Process {
         };
         match tree {
             None => false,
-            Some(tree) if finished && tree.members().is_empty() => {
+            Some(tree) if finished && tree.is_empty() => {
                 if let Some(tree) = self.lock().tree.take() {
                     tree.release();
                 }

@@ -137,7 +137,7 @@ impl Means for BestEffort {
         self.child.pid
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn look(&self) -> Vec<Member> {
         self.known().look().iter().map(Stat::member).collect()
     }
 

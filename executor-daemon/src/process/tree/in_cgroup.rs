@@ -82,7 +82,7 @@ impl Means for InCgroup {
         self.child.pid
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn look(&self) -> Vec<Member> {
         let pids = self.with(|pool, cgroup| pool.pids(cgroup).unwrap_or_default());
         pids.unwrap_or_default()
             .into_iter()

@@ -15,8 +15,9 @@ use crate::process::exit::{Member, Usage};
 pub(super) trait Means: std::fmt::Debug + Send + Sync {
     /// The leader's pid.
     fn leader(&self) -> u32;
-    /// All that is alive, as far as the means shows it.
-    fn members(&self) -> Vec<Member>;
+    /// All that is alive, as one look shows it. What forks and ends meanwhile
+    /// may be missing: [`Means::members`] looks again.
+    fn look(&self) -> Vec<Member>;
     /// Nothing is alive: certain for a cgroup and a reaper.
     fn is_empty(&self) -> bool;
     /// SIGTERM and SIGCONT to every member, once. How many.
@@ -27,6 +28,18 @@ pub(super) trait Means: std::fmt::Debug + Send + Sync {
     fn signal(&self, to: SignalTarget, number: i32) -> bool;
     /// Of the leader, so far or in all.
     fn usage(&self) -> Usage;
+
+    /// All that is alive. A tree that is not empty shows somebody, however
+    /// fast its processes take turns: else it would pass for an empty one.
+    fn members(&self) -> Vec<Member> {
+        for _ in 0..LOOKS {
+            let found = self.look();
+            if !found.is_empty() || self.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
 
     /// What outlives the leader. Asked once, when the leader has ended.
     fn residue(&self) -> Vec<Member> {
@@ -69,6 +82,10 @@ pub struct EndReport {
     pub survivors: Vec<u32>,
 }
 
+/// Looks in which at least one of the processes that take turns is met. Each
+/// takes less time than a process needs to fork, run and end, and hardly two of
+/// them in a row miss all.
+const LOOKS: usize = 8;
 /// How long SIGKILL is repeated before the survivors are told.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two SIGKILLs to the same tree.

@@ -172,6 +172,13 @@ impl Tree {
         self.means.members()
     }
 
+    /// Nothing of the tree is alive. Certain with a cgroup or a reaper; without
+    /// them a process that hides from two looks is missed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.means.is_empty()
+    }
+
     /// What outlives the leader; asked once, when it has ended.
     #[must_use]
     pub fn residue(&self) -> Vec<Member> {

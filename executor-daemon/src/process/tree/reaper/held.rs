@@ -151,7 +151,7 @@ impl Means for Held {
         self.leader
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn look(&self) -> Vec<Member> {
         let found = proc::descendants(self.reaper);
         // Looked at after the walk: until the reaper is reaped, its pid is its
         // own.
