@@ -3,10 +3,8 @@
 mod check;
 mod control;
 
-use std::ffi::CString;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -242,7 +240,7 @@ fn host_process(socket: PathBuf, resume: Option<i32>) -> anyhow::Result<()> {
     let hosted: anyhow::Result<()> = runtime.block_on(async {
         let signals = signals()?;
         unblock(&[Signal::TERM, Signal::INT]);
-        Ok(process_host(begin, own_arguments()?, signals).await?)
+        Ok(process_host(begin, inherit::own_arguments()?, signals).await?)
     });
     // A launch that hangs in the kernel does not keep the host.
     runtime.shutdown_background();
@@ -268,16 +266,6 @@ fn adopt(kept: i32) -> anyhow::Result<OwnedFd> {
     let adopted =
         inherit::adopt(&[kept]).context("--resume is for a program that replaces itself")?;
     adopted.into_iter().next().context("one descriptor")
-}
-
-/// Our arguments, without those of an earlier handover.
-fn own_arguments() -> anyhow::Result<Vec<CString>> {
-    let mut words: Vec<_> = std::env::args_os().collect();
-    if let Some(at) = words.iter().position(|word| word == "--resume") {
-        words.drain(at..words.len().min(at + 2));
-    }
-    let words = words.into_iter().map(|word| CString::new(word.into_vec()));
-    Ok(words.collect::<Result<_, _>>()?)
 }
 
 /// Each SIGTERM and SIGINT.

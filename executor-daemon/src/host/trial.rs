@@ -8,10 +8,9 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor_proto::id::Epoch;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +18,7 @@ use super::find::start_program;
 use super::greeting::RELEASE;
 use super::upgrade::{FORMAT, Handover};
 use crate::process::{log, tree};
+use crate::sys::readiness::readable_within;
 use crate::sys::spawn::Spawned;
 use crate::sys::{signal, wait};
 
@@ -104,7 +104,7 @@ fn run(program: &Path, nonce: &str, state: Option<&OwnedFd>) -> io::Result<Vec<u
     );
     let Spawned { pid, pidfd: child } = started?;
     drop(theirs);
-    if !ended_within(&child, ANSWERS) {
+    if !readable_within(child.as_fd(), ANSWERS) {
         // With what it has started: it leads a session of its own.
         let _ = signal::send_to_group(pid, libc::SIGKILL);
         let _ = wait::reap_blocking(child.as_fd());
@@ -119,18 +119,4 @@ fn run(program: &Path, nonce: &str, state: Option<&OwnedFd>) -> io::Result<Vec<u
     let mut said = Vec::new();
     File::from(answer).take(4096).read_to_end(&mut said)?;
     Ok(said)
-}
-
-fn ended_within(child: &OwnedFd, time: Duration) -> bool {
-    let last = Instant::now() + time;
-    loop {
-        let left = last.saturating_duration_since(Instant::now());
-        let Ok(timeout) = Timespec::try_from(left) else {
-            return false;
-        };
-        match poll(&mut [PollFd::new(child, PollFlags::IN)], Some(&timeout)) {
-            Err(rustix::io::Errno::INTR) => {}
-            answer => return answer.is_ok_and(|ready| ready > 0),
-        }
-    }
 }

@@ -15,7 +15,7 @@
 //! next image.
 
 use std::ffi::CString;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -112,11 +112,7 @@ impl Handover {
     /// # Errors
     /// It is not that, or of a release with which this one cannot go on.
     pub fn read(file: OwnedFd) -> io::Result<Self> {
-        let mut file = std::fs::File::from(file);
-        let mut text = Vec::new();
-        file.rewind()?;
-        file.read_to_end(&mut text)?;
-        let handover: Self = decode(&text).map_err(io::Error::other)?;
+        let handover: Self = decode(&inherit::read_whole(file)?).map_err(io::Error::other)?;
         if handover.format != FORMAT {
             return Err(io::Error::other(format!(
                 "the handover has format {}, this program reads {FORMAT}",
@@ -277,32 +273,27 @@ impl Host {
             }
             program = PathBuf::from("/proc/self/exe");
         }
-        if let Err(error) = inherit::keep(files.all().iter().map(Arc::as_ref)) {
-            return error;
-        }
-        let failed = self.execute(&program, &handover);
+        let files = files.all();
+        let failed = self.execute(&program, &handover, files);
         tracing::error!(error = %failed, program = %program.display(), "execve failed; going on with this program");
         if let Some(asked) = &mut handover.host.asked {
             asked.refused = Some(failed.to_string());
         }
-        self.execute(Path::new("/proc/self/exe"), &handover)
+        self.execute(Path::new("/proc/self/exe"), &handover, files)
     }
 
-    fn execute(&self, program: &Path, handover: &Handover) -> io::Error {
-        let written = written(handover).and_then(|file| {
-            inherit::keep([&file])?;
-            Ok(file)
-        });
-        let file = match written {
+    fn execute(&self, program: &Path, handover: &Handover, files: &[Arc<OwnedFd>]) -> io::Error {
+        let file = match written(handover) {
             Ok(file) => file,
             Err(error) => return error,
         };
         let Ok(path) = CString::new(program.as_os_str().as_bytes()) else {
             return io::ErrorKind::InvalidInput.into();
         };
-        let resume = [c"--resume".to_owned(), number(file.as_raw_fd())];
+        let resume = [inherit::RESUME.to_owned(), number(file.as_raw_fd())];
         let argv: Vec<_> = self.arguments.iter().cloned().chain(resume).collect();
-        inherit::replace(&path, &argv, &[])
+        let kept: Vec<_> = files.iter().map(Arc::as_ref).chain([&file]).collect();
+        inherit::replace(&path, &argv, &[], &kept)
     }
 }
 

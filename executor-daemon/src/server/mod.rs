@@ -153,14 +153,15 @@ async fn serve_with(
     served
 }
 
-/// What the process host tells: an item for each request to end. Becomes another
-/// program where that is asked for.
+/// What the process host tells, where there is one: an item for each request to
+/// end. Becomes another program where that is asked for.
 fn told(
     notices: Option<mpsc::Receiver<Notice>>,
     replaceable: Replaceable,
-) -> impl Stream<Item = ()> + Unpin {
-    let (_open, none) = mpsc::channel(1);
-    let notices = notices.unwrap_or(none);
+) -> Pin<Box<dyn Stream<Item = ()> + Send>> {
+    let Some(notices) = notices else {
+        return Box::pin(tokio_stream::empty());
+    };
     Box::pin(
         ReceiverStream::new(notices).filter_map(move |notice| match notice {
             Notice::Stop => Some(()),

@@ -3,7 +3,7 @@
 //! that are open end, and clients come again, as after a crash.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -13,9 +13,6 @@ use tokio::net::UnixListener;
 
 use crate::socket::{Socket, SocketError, SocketState};
 use crate::sys::inherit;
-
-/// The argument that names what an earlier image left.
-const RESUME: &str = "--resume";
 
 /// What an earlier image left. Opaque.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,11 +28,7 @@ impl Inheritance {
     /// # Errors
     /// It is not of a daemon.
     pub fn read(file: OwnedFd) -> io::Result<Self> {
-        let mut file = std::fs::File::from(file);
-        let mut text = Vec::new();
-        file.rewind()?;
-        file.read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
+        Ok(serde_json::from_slice(&inherit::read_whole(file)?)?)
     }
 
     /// Takes the socket over.
@@ -76,13 +69,19 @@ impl Replaceable {
     /// Becomes `program`, with the arguments and variables of this one. Returns
     /// only when that failed; then nothing has changed.
     pub(super) fn become_program(&self, program: &Path) -> io::Error {
-        match self.prepare(program) {
-            Ok((program, argv, envp)) => inherit::replace(&program, &argv, &envp),
-            Err(error) => error,
-        }
+        let (told, argv, envp) = match self.prepare() {
+            Ok(prepared) => prepared,
+            Err(error) => return error,
+        };
+        let Ok(program) = string(program.into()) else {
+            return io::ErrorKind::InvalidInput.into();
+        };
+        let kept: Vec<_> = self.files.iter().chain([&told]).collect();
+        inherit::replace(&program, &argv, &envp, &kept)
     }
 
-    fn prepare(&self, program: &Path) -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+    /// What the next image reads, its arguments and its environment.
+    fn prepare(&self) -> io::Result<(OwnedFd, Vec<CString>, Vec<CString>)> {
         let inheritance = Inheritance {
             socket: self.socket.clone(),
             files: self.files.each_ref().map(|file| file.as_raw_fd()),
@@ -90,27 +89,14 @@ impl Replaceable {
         let file = rustix::fs::memfd_create("executor-daemon", rustix::fs::MemfdFlags::CLOEXEC)?;
         let mut file = std::fs::File::from(file);
         file.write_all(&serde_json::to_vec(&inheritance)?)?;
-        inherit::keep(&self.files)?;
-        let mut words: Vec<OsString> = std::env::args_os().collect();
-        if let Some(at) = words.iter().position(|word| word == RESUME) {
-            words.drain(at..words.len().min(at + 2));
-        }
-        // Open across the execution, and this value's to close if that fails.
-        let kept = rustix::io::dup(&file)?;
-        words.extend([RESUME.into(), kept.as_raw_fd().to_string().into()]);
-        let argv: Result<Vec<_>, _> = words.into_iter().map(string).collect();
-        let envp: Result<Vec<_>, _> = std::env::vars_os()
-            .map(|(name, value)| {
-                string(
-                    [name.as_os_str(), OsStr::new("="), &value]
-                        .into_iter()
-                        .collect(),
-                )
-            })
-            .collect();
-        // Kept open on purpose: the next image reads it.
-        let _ = std::os::fd::IntoRawFd::into_raw_fd(kept);
-        Ok((string(program.into())?, argv?, envp?))
+        let mut argv = inherit::own_arguments()?;
+        argv.push(inherit::RESUME.to_owned());
+        argv.push(string(file.as_raw_fd().to_string().into())?);
+        let variables = std::env::vars_os().map(|(name, value)| {
+            let parts = [name.as_os_str(), OsStr::new("="), &value];
+            string(parts.into_iter().collect())
+        });
+        Ok((file.into(), argv, variables.collect::<Result<_, _>>()?))
     }
 }
 

@@ -7,7 +7,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -62,6 +64,24 @@ impl Watched {
     ) -> io::Result<R> {
         self.0
             .try_io(interest, |descriptor| operation(descriptor.as_fd()))
+    }
+}
+
+/// Blocks until `descriptor` is readable, or for `time`. Says whether it is; a
+/// pidfd is when its process has ended.
+#[must_use]
+pub fn readable_within(descriptor: BorrowedFd<'_>, time: Duration) -> bool {
+    let last = Instant::now() + time;
+    loop {
+        let left = last.saturating_duration_since(Instant::now());
+        let Ok(timeout) = Timespec::try_from(left) else {
+            return false;
+        };
+        let mut asked = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        match poll(&mut asked, Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            answer => return answer.is_ok_and(|ready| ready > 0),
+        }
     }
 }
 

@@ -12,11 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::containment::{directory, null};
 use crate::sandbox::cgroup;
+use crate::sys::readiness::readable_within;
 use crate::sys::signal::{self, block_all};
 use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
 use crate::sys::wait;
@@ -76,23 +76,6 @@ impl Guard {
             let _ = signal::send(self.pidfd.as_fd(), libc::SIGKILL);
         }
         let _ = wait::reap_blocking(self.pidfd.as_fd());
-    }
-}
-
-pub(super) fn readable_within(fd: std::os::fd::BorrowedFd<'_>, time: Duration) -> bool {
-    let last = Instant::now() + time;
-    loop {
-        let left = last.saturating_duration_since(Instant::now());
-        let Ok(timeout) = Timespec::try_from(left) else {
-            return false;
-        };
-        match poll(
-            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
-            Some(&timeout),
-        ) {
-            Err(rustix::io::Errno::INTR) => {}
-            answer => return answer.is_ok_and(|ready| ready > 0),
-        }
     }
 }
 

@@ -21,8 +21,8 @@ use crate::process::env::TAG;
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use crate::process::tree::best_effort::Known;
 use crate::process::tree::containment::{directory, failure, null};
-use crate::process::tree::guard::readable_within;
 use crate::process::tree::{ChildStdio, LaunchPlan, Launched, Leader, LeaderState, Tree};
+use crate::sys::readiness::readable_within;
 use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
 use crate::sys::{fdpass, signal, wait};
 
