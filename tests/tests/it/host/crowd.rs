@@ -8,11 +8,19 @@ use std::time::Duration;
 use executor_client::v1::Shell;
 use executor_client::{CallOptions, Command, ExitStatus, OutputEvent, Process, Session};
 use executor_tests::{Daemon, DaemonOptions, in_time, scaled};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio::task::JoinSet;
 
 /// Longest life of one crowd.
 const LIFE: Duration = Duration::from_secs(300);
+
+/// Two crowds at once would try the machine's patience, not ours.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test of this program has a crowd.
+pub(super) async fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().await
+}
 
 /// What one of a crowd is.
 #[derive(Debug, Clone, Copy)]

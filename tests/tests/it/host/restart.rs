@@ -5,10 +5,11 @@ use std::time::Duration;
 use executor_client::{ExitStatus, OutputEvent, OutputOptions};
 use executor_tests::{Daemon, eventually, in_time, scaled};
 
-use super::crowd::{Moments, all_well, crowd, roomy, sizes};
+use super::crowd::{Moments, all_well, alone, crowd, roomy, sizes};
 
 #[tokio::test]
 async fn a_crowd_loses_nothing_when_the_daemon_is_killed_again_and_again() {
+    let _alone = alone().await;
     for _ in 0..scaled(20, 1) {
         let (count, kills) = sizes();
         let mut daemon = roomy().await;

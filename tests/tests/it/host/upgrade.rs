@@ -5,7 +5,7 @@ use std::time::Duration;
 use executor_client::{ExitStatus, v1};
 use executor_tests::{Daemon, DaemonOptions, eventually, in_time, is_alive, scaled};
 
-use super::crowd::{Moments, all_well, crowd, roomy, sizes};
+use super::crowd::{Moments, all_well, alone, crowd, roomy, sizes};
 
 async fn upgraded(daemon: &Daemon) {
     let done = daemon.command(&["upgrade"]).await;
@@ -19,6 +19,7 @@ async fn upgraded(daemon: &Daemon) {
 
 #[tokio::test]
 async fn a_crowd_loses_nothing_when_the_host_is_upgraded() {
+    let _alone = alone().await;
     for _ in 0..scaled(20, 1) {
         let (count, _) = sizes();
         let daemon = roomy().await;
