@@ -127,6 +127,12 @@ pub struct SpawnFailure {
 }
 
 impl SpawnFailure {
+    /// It was given up before anything was started.
+    pub(super) const NOT_BEGUN: Self = Self {
+        stage: SpawnStage::Resources,
+        errno: libc::ECANCELED,
+    };
+
     /// The kind of failure, for programs.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -12,11 +12,14 @@
 //! 2. The first intent to end it decides the cause; later ones are heard and
 //!    change nothing.
 //! 3. A signal that the program survived does not colour a later exit, unless
-//!    it dies of that very signal.
+//!    it dies of that very signal soon after it.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::exit::{Cause, Exit, Member, SpawnFailure, State, Usage, WaitStatus};
+
+/// A program that lives so long after a signal has survived it.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Why we mean to end a process.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -89,8 +92,11 @@ pub(crate) struct LeaderEnd {
 pub(crate) struct Lifecycle {
     phase: Phase,
     intent: Option<Intent>,
-    /// Bit n − 1: signal n was sent by a call, outside of an intent.
+    /// Bit n − 1: signal n was the last that a call sent, outside of an intent.
     sent: u64,
+    /// When. Release 0.1 did not tell.
+    #[serde(default)]
+    sent_at: Option<SystemTime>,
 }
 
 impl Lifecycle {
@@ -99,6 +105,7 @@ impl Lifecycle {
             phase: Phase::Starting,
             intent: None,
             sent: 0,
+            sent_at: None,
         }
     }
 
@@ -138,18 +145,27 @@ impl Lifecycle {
         self.intent.is_some() || self.state().is_final()
     }
 
-    /// A call sent a signal.
-    pub(crate) fn signalled(&mut self, signal: i32) {
-        if let Ok(number @ 1..=64) = u32::try_from(signal) {
-            self.sent |= 1 << (number - 1);
-        }
+    /// A call sends a signal.
+    pub(crate) fn signalled(&mut self, signal: i32, at: SystemTime) {
+        let bit = u32::try_from(signal)
+            .ok()
+            .and_then(|number| number.checked_sub(1));
+        self.sent = bit.and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(0);
+        self.sent_at = Some(at);
     }
 
-    fn sent(&self, signal: i32) -> bool {
-        u32::try_from(signal)
-            .ok()
-            .filter(|number| (1..=64).contains(number))
-            .is_some_and(|number| self.sent & (1 << (number - 1)) != 0)
+    /// The signal reached nobody.
+    pub(crate) fn not_signalled(&mut self) {
+        self.sent = 0;
+    }
+
+    fn died_of_ours(&self, end: &LeaderEnd) -> bool {
+        let (WaitStatus::Signal(number @ 1..=64), Some(at)) = (end.status, self.sent_at) else {
+            return false;
+        };
+        // A clock that was set back in between makes it ours.
+        let since = end.at.duration_since(at).unwrap_or_default();
+        self.sent & (1 << (number - 1)) != 0 && since <= SOON
     }
 
     pub(crate) fn launched(&mut self, pid: u32, at: SystemTime) {
@@ -158,14 +174,20 @@ impl Lifecycle {
         }
     }
 
+    /// It did not come to run: `failure` says why, unless somebody ended it
+    /// before it began.
     pub(crate) fn spawn_failed(&mut self, failure: SpawnFailure, label: &str, at: SystemTime) {
         if matches!(self.phase, Phase::Starting) {
-            let exit = Exit {
-                status: None,
-                cause: Cause::SpawnFailed {
+            let cause = match &self.intent {
+                Some(intent) if failure == SpawnFailure::NOT_BEGUN => intent.cause(),
+                _ => Cause::SpawnFailed {
                     failure,
                     label: label.to_owned(),
                 },
+            };
+            let exit = Exit {
+                status: None,
+                cause,
                 forced: false,
                 ended_at: at,
                 usage: Usage::default(),
@@ -184,7 +206,7 @@ impl Lifecycle {
         let Phase::Running { pid, since } = self.phase else {
             return;
         };
-        let own_signal = matches!(end.status, WaitStatus::Signal(signal) if self.sent(signal));
+        let own_signal = self.died_of_ours(&end);
         let (state, cause) = match (&self.intent, end.status) {
             (Some(intent), _) => (State::Killed, intent.cause()),
             (None, WaitStatus::Signal(_)) if own_signal => (State::Killed, Cause::Signaled),
@@ -245,15 +267,34 @@ mod tests {
         assert_eq!(life.exit().unwrap().cause, Cause::Signaled);
 
         let mut life = running();
-        life.signalled(2);
+        life.signalled(2, SystemTime::UNIX_EPOCH);
         life.leader_exited(end(WaitStatus::Signal(2)));
         assert_eq!(life.state(), State::Killed);
     }
 
     #[test]
+    fn what_was_ended_before_it_began_tells_who_ended_it() {
+        let mut life = Lifecycle::new();
+        life.intend(stopped());
+        life.spawn_failed(SpawnFailure::NOT_BEGUN, "sleep", SystemTime::UNIX_EPOCH);
+        assert_eq!(life.state(), State::Failed, "it never ran");
+        let exit = life.exit().unwrap();
+        assert_eq!(exit.cause, Cause::Stopped { by: "test".into() });
+        assert_eq!(exit.status, None);
+    }
+
+    #[test]
     fn a_survived_interrupt_does_not_colour_a_later_exit() {
         let mut life = running();
-        life.signalled(2);
+        life.signalled(2, SystemTime::UNIX_EPOCH);
+        let later = LeaderEnd {
+            at: SystemTime::UNIX_EPOCH + 2 * SOON,
+            ..end(WaitStatus::Signal(2))
+        };
+        life.leader_exited(later);
+        assert_eq!(life.state(), State::Exited);
+        let mut life = running();
+        life.signalled(2, SystemTime::UNIX_EPOCH);
         life.leader_exited(end(WaitStatus::Code(0)));
         assert_eq!(life.state(), State::Exited);
         assert_eq!(life.exit().unwrap().cause, Cause::Exited);

@@ -17,7 +17,8 @@ use std::time::Duration;
 #[cfg(feature = "local")]
 use agent_core::local::LocalMachine;
 use executor_client::{
-    ClientError, Exit, ExitCause, KeepAlive, Lease, Machine, Process, Session, SessionOptions, v1,
+    ClientError, Exit, ExitCause, KeepAlive, Lease, Machine, Process, Reason, Session,
+    SessionOptions, v1,
 };
 use serde_json::json;
 
@@ -228,6 +229,8 @@ impl Place {
                     let pids: Vec<_> = answer.survivors.iter().map(u32::to_string).collect();
                     notice(format_args!("could not be ended: pids {}", pids.join(", ")));
                 }
+                // With the daemon went all that it had.
+                Err(error) if error.reason() == Some(Reason::Unreachable) => {}
                 Err(error) => notice(format_args!("cannot end the session: {error}")),
             }
         }

@@ -94,11 +94,14 @@ impl Engine {
             let tree = mutable.tree.clone().filter(|_| !mutable.state().is_final());
             // Noted before it is sent: the exit may follow at once.
             if tree.is_some() {
-                mutable.lifecycle.signalled(signal);
+                mutable.lifecycle.signalled(signal, SystemTime::now());
             }
             drop(mutable);
             tree.is_some_and(|tree| tree.signal(to, signal))
         };
+        if !delivered {
+            process.lock().lifecycle.not_signalled();
+        }
         Ok((process.snapshot(), delivered))
     }
 
@@ -235,8 +238,12 @@ async fn interrupted(process: &Process, already_ended: bool) -> Stopped {
     if !already_ended {
         process.wait_launched(Instant::now() + LAUNCHED).await;
         // Noted before it is sent: the exit may follow at once.
-        process.lock().lifecycle.signalled(libc::SIGINT);
+        let now = SystemTime::now();
+        process.lock().lifecycle.signalled(libc::SIGINT, now);
         signalled = usize::from(interrupt(process));
+        if signalled == 0 {
+            process.lock().lifecycle.not_signalled();
+        }
     }
     Stopped {
         process: process.snapshot(),

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ use tokio::time::Instant;
 use super::sessions::Session;
 use super::{Engine, EngineConfig};
 use crate::process::env::Variables;
-use crate::process::exit::State;
 use crate::process::handover::{Files, Place, ProcessState};
 use crate::process::log::{LogStore, StoreState};
 use crate::process::record::Process;
@@ -78,7 +78,7 @@ impl Engine {
     pub(crate) async fn freeze(&self, patience: Duration) -> Result<(), NotFrozen> {
         let last = Instant::now() + patience;
         loop {
-            match self.starting() {
+            match self.shared.starting.load(Ordering::Acquire) {
                 0 => break,
                 starting if Instant::now() >= last => return Err(NotFrozen(starting)),
                 _ => tokio::time::sleep(LOOK).await,
@@ -88,20 +88,6 @@ impl Engine {
         self.shared.supervisors.close();
         self.shared.supervisors.wait().await;
         Ok(())
-    }
-
-    fn starting(&self) -> usize {
-        let sessions: Vec<_> = {
-            let sessions = self.sessions();
-            let ending = sessions.ending.values().map(|ending| &ending.session);
-            sessions.open.values().chain(ending).cloned().collect()
-        };
-        let tables = sessions.iter().map(|session| {
-            let table = session.table();
-            let starting = |process: &&Arc<_>| is_starting(process);
-            table.kept().filter(starting).count()
-        });
-        tables.sum()
     }
 
     /// The frozen engine as a value, and its descriptors.
@@ -251,11 +237,6 @@ impl Engine {
             });
         }
     }
-}
-
-fn is_starting(process: &Process) -> bool {
-    let mutable = process.lock();
-    mutable.state() == State::Starting && mutable.lifecycle.ran().is_none()
 }
 
 fn export_session(

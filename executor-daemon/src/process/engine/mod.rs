@@ -17,7 +17,7 @@ mod handover;
 mod sessions;
 mod start;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,9 +39,13 @@ use super::tree::Containment;
 use crate::limits::Limits;
 
 /// Programs that may be on their way into execve(2) at once. Most take well
-/// under a millisecond; one on a file system that does not answer holds its
-/// place for as long as that lasts.
+/// under a millisecond.
 const LAUNCHES: usize = 16;
+/// Programs that may hang there beside them, on file systems that do not
+/// answer; each holds a thread. Only when so many do, they hold others up.
+const HANGING: usize = 128;
+/// How long what the engine cannot end is waited for when it ends itself.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// What an engine needs to begin.
 #[derive(Debug)]
@@ -72,6 +76,9 @@ struct Shared {
     containment: Containment,
     logs: LogStore,
     launches: Arc<Semaphore>,
+    hanging: Arc<Semaphore>,
+    /// Admitted and not launched yet, whatever became of their sessions.
+    starting: AtomicUsize,
     tasks: TaskTracker,
     /// Launches, and supervisors of what was launched.
     supervisors: TaskTracker,
@@ -141,6 +148,8 @@ impl Engine {
                 containment: config.containment,
                 logs,
                 launches: Arc::new(Semaphore::new(LAUNCHES)),
+                hanging: Arc::new(Semaphore::new(HANGING)),
+                starting: AtomicUsize::new(0),
                 tasks: TaskTracker::new(),
                 supervisors: TaskTracker::new(),
                 sessions: Mutex::new(Sessions::default()),
@@ -195,11 +204,18 @@ impl Engine {
         Arc::clone(&settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns when nothing of it runs any more. Cancel safe.
+    /// Returns when nothing of it runs any more, or what does hangs in the
+    /// kernel where nobody can end it. Cancel safe.
     pub(crate) async fn finished(&self) {
-        for tasks in [&self.shared.supervisors, &self.shared.tasks] {
-            tasks.close();
-            tasks.wait().await;
+        let ended = async {
+            for tasks in [&self.shared.supervisors, &self.shared.tasks] {
+                tasks.close();
+                tasks.wait().await;
+            }
+        };
+        if tokio::time::timeout(LAST_WAIT, ended).await.is_err() {
+            let starting = self.shared.starting.load(Ordering::Acquire);
+            tracing::error!(starting, "commands that hang in the kernel are left to it");
         }
     }
 

@@ -432,6 +432,7 @@ async fn end_one(
     hurry: &CancellationToken,
 ) -> (bool, Vec<u32>) {
     let lived = !process.is_finished() || process.has_tree();
+    let for_good = intent == Intent::HostShutdown;
     process.lock().lifecycle.intend(intent);
     process.notify();
     process
@@ -441,6 +442,12 @@ async fn end_one(
         report = process.end_tree(EndMode::Terminate { grace }) => report,
         () = hurry.cancelled() => process.end_tree(EndMode::Kill).await,
     };
+    if for_good {
+        // What is left of its output fits beside what a reader has not consumed;
+        // one that does not go on does not keep the engine.
+        process.lock().flow = None;
+        process.notify();
+    }
     let Some(report) = report else {
         return (lived, Vec::new());
     };

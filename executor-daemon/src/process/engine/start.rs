@@ -1,6 +1,7 @@
 //! From a checked spec to a supervised process.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -8,10 +9,10 @@ use executor_proto::id::SessionId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Engine;
+use super::{Engine, Shared};
 use crate::process::drain::BUSY_PIPE;
 use crate::process::error::ProcessError;
-use crate::process::exit::{SpawnFailure, SpawnStage};
+use crate::process::exit::SpawnFailure;
 use crate::process::flow::LosslessReader;
 use crate::process::launch::{Running, launch};
 use crate::process::lifecycle::Lifecycle;
@@ -27,6 +28,8 @@ use crate::process::tree::EndMode;
 /// How long a start waits for its program to be executed even when it is asked
 /// not to wait: its outcome is nearly always known within a millisecond.
 const EXECUTED: Duration = Duration::from_secs(5);
+/// A launch that takes longer hangs.
+const PROMPT: Duration = Duration::from_secs(1);
 /// How long a launch waits for its turn: others may hang in execve(2).
 const PREPARED: Duration = Duration::from_secs(600);
 
@@ -79,9 +82,11 @@ impl Engine {
         drop(table);
         let engine = self.clone();
         let started = Arc::clone(&process);
-        self.shared
-            .supervisors
-            .spawn(async move { engine.run(started, spec, cwd, writer).await });
+        let starting = Starting::new(&self.shared);
+        self.shared.supervisors.spawn(async move {
+            engine.run(started, spec, cwd, writer).await;
+            drop(starting);
+        });
         Ok((process, true))
     }
 
@@ -141,17 +146,19 @@ impl Engine {
         cwd: Arc<OwnedFd>,
         writer: LogWriter,
     ) {
-        let now = Instant::now();
-        let deadlines = Deadlines {
-            timeout: spec.timeout.map(|after| now + after),
-            idle_timeout: spec.idle_timeout,
-            last_output: now,
-            grace: self.grace(),
-        };
+        let (timeout, idle_timeout) = (spec.timeout, spec.idle_timeout);
         // On the heap while it lasts: the task goes on for as long as its process.
         let running = match Box::pin(self.launch(&process, spec, cwd)).await {
             Ok(running) => running,
             Err(failure) => return failed(&process, writer, failure),
+        };
+        // What the command has not begun with does not count against it.
+        let now = Instant::now();
+        let deadlines = Deadlines {
+            timeout: timeout.map(|after| now + after),
+            idle_timeout,
+            last_output: now,
+            grace: self.grace(),
         };
         let pid = running.launched.pid;
         let late = {
@@ -193,10 +200,6 @@ impl Engine {
         spec: Box<StartSpec>,
         cwd: Arc<OwnedFd>,
     ) -> Result<Running, SpawnFailure> {
-        let lost = SpawnFailure {
-            stage: SpawnStage::Resources,
-            errno: libc::ECANCELED,
-        };
         let policy = spec.environment.policy;
         let prepared = async {
             let login = match policy {
@@ -215,12 +218,11 @@ impl Engine {
             prepared = prepared => prepared,
         };
         let Some((login, permit)) = prepared else {
-            return Err(lost);
+            return Err(SpawnFailure::NOT_BEGUN);
         };
         let (shared, settings) = (Arc::clone(&self.shared), self.settings());
         let tag = format!("{}/{}", self.shared.epoch, process.facts.id);
-        tokio::task::spawn_blocking(move || {
-            let _permit = permit;
+        let mut launched = tokio::task::spawn_blocking(move || {
             launch(
                 &shared.containment,
                 &settings.sources,
@@ -229,9 +231,20 @@ impl Engine {
                 cwd,
                 &tag,
             )
-        })
-        .await
-        .unwrap_or(Err(lost))
+        });
+        let lost = Err(SpawnFailure::NOT_BEGUN);
+        if let Ok(launched) = tokio::time::timeout(PROMPT, &mut launched).await {
+            return launched.unwrap_or(lost);
+        }
+        // It hangs, on a file system that does not answer. Others get its place.
+        let hanging = Arc::clone(&self.shared.hanging).acquire_owned();
+        let _place = tokio::select! {
+            biased;
+            launched = &mut launched => return launched.unwrap_or(lost),
+            place = hanging => place,
+        };
+        drop(permit);
+        launched.await.unwrap_or(lost)
     }
 
     /// What the login shell sets, captured once.
@@ -244,6 +257,22 @@ impl Engine {
             })
             .await
             .clone()
+    }
+}
+
+/// One that is admitted and not launched.
+struct Starting(Arc<Shared>);
+
+impl Starting {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.starting.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.starting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

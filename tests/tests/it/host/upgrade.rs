@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use executor_client::{ExitStatus, v1};
+use executor_client::{ExitStatus, OutputOptions, v1};
 use executor_tests::{Daemon, DaemonOptions, eventually, in_time, is_alive, scaled};
 
 use super::crowd::{Moments, all_well, alone, crowd, roomy, sizes};
@@ -123,6 +123,29 @@ async fn a_program_that_cannot_go_on_is_refused_and_nothing_changes() {
     in_time("exit", process.wait()).await.unwrap();
     let page = process.read_output(0, 100, Duration::ZERO).await.unwrap();
     assert_eq!(&page.page.unwrap().data[..], b"still here\n");
+}
+
+#[tokio::test]
+async fn stop_does_not_wait_for_a_reader_that_reads_no_more() {
+    let mut daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let process = session.command("yes").lossless().spawn().await.unwrap();
+    let options = OutputOptions {
+        reader_id: Some("reader".into()),
+        ..OutputOptions::default()
+    };
+    let mut output = process.stream_output(options);
+    in_time("a page", output.next()).await.unwrap();
+    let host = daemon.host_pid().unwrap();
+    let done = daemon.command(&["stop"]).await;
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert!(in_time("the daemon's end", daemon.ended()).await.success());
+    assert!(!is_alive(host));
+    drop(output);
 }
 
 #[tokio::test]
