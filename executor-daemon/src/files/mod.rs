@@ -6,6 +6,7 @@
 
 pub mod resolve;
 pub mod roots;
+pub mod text;
 mod walk;
 
 #[cfg(test)]
