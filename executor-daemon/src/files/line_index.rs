@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cancel::Cancel;
-use super::content::{CHUNK_BYTES, Content};
+use super::opened::{CHUNK_BYTES, Content};
 use super::error::FileError;
 use super::object::Facts;
 use super::text::encoding::Encoding;

@@ -13,7 +13,6 @@
 //! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
 
 pub mod cancel;
-mod content;
 pub mod entry;
 pub mod error;
 pub mod fence;
@@ -21,6 +20,7 @@ mod ignore_files;
 pub mod line_index;
 pub mod list;
 pub mod object;
+mod opened;
 pub mod read_bytes;
 pub mod read_lines;
 pub mod resolve;

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::cancel::Cancel;
-use super::content::Content;
+use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;

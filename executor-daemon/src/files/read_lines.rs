@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use super::cancel::Cancel;
-use super::content::Content;
+use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::cancel::Cancel;
-use super::content::Content;
+use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;
