@@ -4,8 +4,12 @@
 //! - [`resolve`]: a name becomes an opened directory below one of them, or a
 //!   typed refusal. Nothing behind the resolver takes a name.
 
+mod in_place;
+pub mod instance;
+pub mod receipts;
 pub mod resolve;
 pub mod roots;
+pub mod turn;
 mod walk;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use executor_proto::reason::{Failure, Reason};
 use executor_proto::v1;
 use executor_proto::v1::session_service_server::SessionService;
 use tonic::{Request, Response, Status};
@@ -78,6 +79,13 @@ impl SessionService for Sessions {
             .caller(&metadata, &extensions, Scope::Any, Call::Other)
             .await?;
         Ok(Response::new(v1::KeepAliveResponse {}))
+    }
+
+    async fn grant_root(
+        &self,
+        _request: Request<v1::GrantRootRequest>,
+    ) -> Result<Response<v1::GrantRootResponse>, Status> {
+        Err(Failure::new(Reason::Unsupported, "GrantRoot is not built yet").into())
     }
 
     async fn end_session(
