@@ -21,6 +21,7 @@ pub mod resolve;
 pub mod roots;
 pub mod secret;
 mod similar_names;
+pub mod text;
 pub mod turn;
 pub mod version;
 mod walk;
