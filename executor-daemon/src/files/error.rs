@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::object::FileKind;
 use super::resolve::ResolveError;
+use super::text::encoding::TextError;
 use super::version::{Digest, Version};
 
 /// See the module's documentation.
@@ -197,28 +198,14 @@ pub enum FileError {
         /// Why.
         why: String,
     },
-    /// Content that is not text in the encoding.
-    #[error("{} is not {encoding} text: invalid at byte {offset}{}; name the `encoding`, or read it as bytes", Name(given), Likely(*likely))]
-    NotText {
+    /// Content that is not text in the encoding, a binary file, an encoding
+    /// that there is not, or a text that the encoding cannot write.
+    #[error("{}: {error}", Name(given))]
+    Text {
         /// As it was given.
         given: PathBuf,
-        /// The encoding that was tried.
-        encoding: String,
-        /// The first byte that does not belong.
-        offset: u64,
-        /// What it may be instead.
-        likely: Option<&'static str>,
-    },
-    /// A NUL among the first bytes.
-    #[error(
-        "{} is a binary file (a NUL at byte {offset}); read it as bytes",
-        Name(given)
-    )]
-    Binary {
-        /// As it was given.
-        given: PathBuf,
-        /// Where the NUL is.
-        offset: u64,
+        /// What is wrong.
+        error: TextError,
     },
     /// A line that no page can hold.
     #[error(
@@ -385,14 +372,6 @@ fn escaped(path: &Path) -> String {
     }
     text.push('"');
     text
-}
-
-struct Likely(Option<&'static str>);
-
-impl fmt::Display for Likely {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |name| write!(f, ", likely {name}"))
-    }
 }
 
 struct Now<'a>(Option<&'a (Version, Option<Digest>)>);

@@ -8,7 +8,8 @@
 //!   typed refusal.
 //! - [`fence`]: a name becomes an [`entry`], a name in an opened directory;
 //!   [`secret`] files have none.
-//! - [`object`]: what an entry is; [`version`]: which content it has.
+//! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
+//!   what its bytes say.
 
 pub mod entry;
 pub mod error;
