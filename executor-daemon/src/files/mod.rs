@@ -10,22 +10,45 @@
 //!   [`secret`] files have none.
 //! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
 //!   what its bytes say.
+//! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
+//!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
+//!   operation a file ([`write`], [`edit`], [`remove`], [`rename`],
+//!   [`make_directory`], [`undo_mutation`]).
 
+mod attributes;
+pub mod content;
+pub mod edit;
 pub mod entry;
 pub mod error;
 pub mod fence;
 mod in_place;
 pub mod instance;
+pub mod make_directory;
+pub mod mutation;
 pub mod object;
+mod outcome;
 pub mod receipts;
+pub mod remove;
+mod remove_tree;
+pub mod rename;
+mod replace;
 pub mod resolve;
 pub mod roots;
 pub mod secret;
+pub mod shared;
 mod similar_names;
 pub mod text;
 pub mod turn;
+mod undo;
+pub mod undo_mutation;
 pub mod version;
 mod walk;
+pub mod write;
+
+#[cfg(test)]
+mod hooks;
 
 #[cfg(test)]
 mod tests;
+
+pub use shared::Files;
