@@ -3,6 +3,7 @@
 
 mod directories;
 mod fence;
+mod mutations;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
