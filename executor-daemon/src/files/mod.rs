@@ -1,12 +1,26 @@
-//! Files, by handle. So far: what working directories need.
+//! Files, by handle: everything that a session does with a name goes through
+//! its fence, and nothing behind the fence takes a name.
+//!
+//! Plain, blocking Rust; the service calls it on threads that may block.
 //!
 //! - [`roots`]: what a session may use, as opened directories.
 //! - [`resolve`]: a name becomes an opened directory below one of them, or a
-//!   typed refusal. Nothing behind the resolver takes a name.
+//!   typed refusal.
+//! - [`fence`]: a name becomes an [`entry`], a name in an opened directory;
+//!   [`secret`] files have none.
+//! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
+//!   what its bytes say.
 
+pub mod entry;
+pub mod error;
+pub mod fence;
+pub mod object;
 pub mod resolve;
 pub mod roots;
+pub mod secret;
+mod similar_names;
 pub mod text;
+pub mod version;
 mod walk;
 
 #[cfg(test)]

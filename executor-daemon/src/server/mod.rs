@@ -50,6 +50,7 @@ use self::replace::Replaceable;
 use crate::config::{Config, ConfigError};
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
+use crate::files::secret::{Own, SecretFiles};
 use crate::host::message::Request;
 use crate::host::{LinkError, Notice};
 use crate::machine::{Facts, IdentityError, identity};
@@ -224,8 +225,8 @@ async fn run<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (roots, facts) = look_around(config).await?;
-    let core = core(config, machine, &engine, roots, facts);
+    let surroundings = look_around(config).await?;
+    let core = core(config, machine, &engine, surroundings);
     let (health, health_service) = tonic_health::server::health_reporter();
     say(&health, ServingStatus::Serving).await;
     let reflection = Reflection::configure()
@@ -333,28 +334,49 @@ async fn end(
 }
 
 /// What is asked of the system once. Blocks nobody.
-async fn look_around(config: &Config) -> Result<(Roots, Facts), ServeError> {
+async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
     let settings = config.roots.clone();
+    let globs = config.secret_files.clone();
+    let own = [
+        Some(Own::Path(config.state_dir.clone())),
+        Some(Own::Prefix(config.socket.clone())),
+        config.file.clone().map(Own::Path),
+    ];
     let look = move || {
         let roots: Result<Vec<_>, _> = settings
             .iter()
             .map(|root| Root::open(&root.path, root.access))
             .collect();
-        (roots, Facts::collect())
+        let secrets = SecretFiles::new(&globs, own.into_iter().flatten());
+        Ok(Surroundings {
+            roots: Roots::new(roots.map_err(ServeError::Root)?),
+            secrets: secrets.map_err(|error| ServeError::Start(error.to_string()))?,
+            facts: Facts::collect(),
+        })
     };
-    let (roots, facts) = tokio::task::spawn_blocking(look)
+    tokio::task::spawn_blocking(look)
         .await
-        .map_err(|error| ServeError::Start(error.to_string()))?;
-    Ok((Roots::new(roots.map_err(ServeError::Root)?), facts))
+        .map_err(|error| ServeError::Start(error.to_string()))?
+}
+
+/// What the daemon stands in.
+struct Surroundings {
+    roots: Roots,
+    secrets: SecretFiles,
+    facts: Facts,
 }
 
 fn core(
     config: &Config,
     machine: MachineId,
     engine: &Engine,
-    roots: Roots,
-    facts: Facts,
+    surroundings: Surroundings,
 ) -> Arc<Core> {
+    let Surroundings {
+        roots,
+        secrets,
+        facts,
+    } = surroundings;
     let means = if facts.probe.openat2 {
         Means::Kernel
     } else {
@@ -365,6 +387,7 @@ fn core(
         roots,
         config.home.clone(),
         means,
+        secrets,
         config.limits.sessions,
     );
     Core::new(Parts {
