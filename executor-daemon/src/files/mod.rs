@@ -14,12 +14,16 @@
 pub mod entry;
 pub mod error;
 pub mod fence;
+mod in_place;
+pub mod instance;
 pub mod object;
+pub mod receipts;
 pub mod resolve;
 pub mod roots;
 pub mod secret;
 mod similar_names;
 pub mod text;
+pub mod turn;
 pub mod version;
 mod walk;
 
