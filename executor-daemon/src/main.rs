@@ -174,7 +174,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 .map(|kept| Inheritance::read(adopt(kept)?).context("--resume"))
                 .transpose()?;
             logging::start(&config.log_level, config.log_format);
-            let runtime = embed::runtime(config.limits.blocking_threads)
+            let runtime = embed::runtime(&config.limits)
                 .context("the runtime did not start")?;
             let served: anyhow::Result<()> = runtime.block_on(async {
                 let signals = signals()?;

@@ -59,11 +59,12 @@ use crate::session::registry::Registry;
 use crate::socket::{Socket, SocketError};
 
 /// What health tells of; "" is the server as a whole.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "",
     "executor.v1.MachineService",
     "executor.v1.SessionService",
     "executor.v1.ProcessService",
+    "executor.v1.FileService",
 ];
 /// Connections that wait to be served.
 const ACCEPTED: usize = 64;
@@ -249,7 +250,8 @@ where
         .add_service(older_reflection.build_v1alpha().map_err(not_built)?)
         .add_service(core.machine_service())
         .add_service(core.session_service())
-        .add_service(core.process_service());
+        .add_service(core.process_service())
+        .add_service(core.file_service());
     let closing = CancellationToken::new();
     let incoming = ReceiverStream::new(incoming).map(Ok::<_, io::Error>);
     let serving = router.serve_with_incoming_shutdown(incoming, closing.cancelled());
