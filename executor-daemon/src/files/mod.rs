@@ -10,7 +10,10 @@
 //!   [`secret`] files have none.
 //! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
 //!   what its bytes say.
+//! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
 
+pub mod cancel;
+mod opened;
 pub mod entry;
 pub mod error;
 pub mod fence;
@@ -18,10 +21,17 @@ mod in_place;
 pub mod instance;
 pub mod object;
 pub mod receipts;
+mod ignore_files;
+pub mod line_index;
+pub mod list;
+pub mod object;
+pub mod read_bytes;
+pub mod read_lines;
 pub mod resolve;
 pub mod roots;
 pub mod secret;
 mod similar_names;
+pub mod stat;
 pub mod text;
 pub mod turn;
 pub mod version;
