@@ -118,6 +118,14 @@ limits! {
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
 }
 
+impl Limits {
+    /// All threads for work that blocks: none for files takes one of the others.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.blocking_threads + self.file_reads + self.file_changes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::instance::InstanceError;
 use super::object::FileKind;
 use super::resolve::ResolveError;
+use super::text::edits::EditError;
 use super::text::encoding::TextError;
 use super::version::{Digest, Version};
 
@@ -276,6 +278,72 @@ pub enum FileError {
         /// As it was given.
         to: PathBuf,
     },
+    /// An edit does not fit the text. Nothing was changed.
+    #[error("{}: {error}", Name(given))]
+    Edit {
+        /// As it was given.
+        given: PathBuf,
+        /// Which, and why.
+        error: EditError,
+    },
+    /// A line of the new content stands for text that was left out.
+    #[error(
+        "line {line} of the new content of {} is {text:?}, which the old content has not: it seems to stand for text that was left out and would be lost; write the whole content, edit the file instead, or set `allow_elision`",
+        Name(given)
+    )]
+    Elision {
+        /// As it was given.
+        given: PathBuf,
+        /// Which, from 1.
+        line: u64,
+        /// What it says, shortened.
+        text: String,
+    },
+    /// The token is used up, unknown, or no longer kept.
+    #[error("the undo token {token:?} is used up or no longer kept; nothing was changed")]
+    UndoForgotten {
+        /// As it was given, shortened.
+        token: String,
+    },
+    /// The file is not as the mutation left it. Nothing was changed.
+    #[error(
+        "{} is not as it was left ({why}); nothing was taken back",
+        Name(given)
+    )]
+    UndoConflict {
+        /// The file.
+        given: PathBuf,
+        /// In which way.
+        why: String,
+    },
+    /// The result of an operation is no longer kept. Nothing was done.
+    #[error(
+        "operation {operation} was done before and its result is no longer kept; nothing was done; look at the file, and use a new operation id"
+    )]
+    OperationForgotten {
+        /// Its id.
+        operation: String,
+    },
+    /// The operation's id was used for another request. Nothing was done.
+    #[error(
+        "operation {operation} was another request before; nothing was done; use a new operation id for each mutation"
+    )]
+    OperationConflict {
+        /// Its id.
+        operation: String,
+    },
+    /// The daemon died while the operation was done, and somebody else has
+    /// changed since what would tell whether it was.
+    #[error(
+        "operation {operation} was interrupted, and whether it was done cannot be told any more; look at the file, and use a new operation id"
+    )]
+    OperationOutcomeUnknown {
+        /// Its id.
+        operation: String,
+    },
+    /// No file can be changed without a place to record it.
+    #[error("no file can be changed on this machine: {0}; the operator must make it usable")]
+    StateUnusable(InstanceError),
     /// The caller gave up.
     #[error("cancelled by the caller")]
     Cancelled,

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cancel::Cancel;
-use super::opened::{CHUNK_BYTES, Content};
 use super::error::FileError;
 use super::object::Facts;
+use super::opened::{CHUNK_BYTES, Content};
 use super::text::encoding::Encoding;
 use super::version::{Digest, Version};
 

@@ -22,7 +22,7 @@ use super::resolve::Directory;
 use super::version::Version;
 
 /// What a name can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum FileKind {
     /// A file with content.
     Regular,
@@ -73,7 +73,7 @@ impl fmt::Display for FileKind {
 }
 
 /// What the file system says of a thing (statx(2)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Facts {
     /// What it is.
     pub kind: FileKind,

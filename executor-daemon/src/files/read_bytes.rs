@@ -8,11 +8,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::cancel::Cancel;
-use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;
 use super::object::Facts;
+use super::opened::Content;
 use super::version::Version;
 
 /// Bytes of one piece, at most.

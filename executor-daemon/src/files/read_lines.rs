@@ -15,12 +15,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use super::cancel::Cancel;
-use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;
 use super::line_index::{Found, Goal, LineIndex, LineIndexes};
 use super::object::Facts;
+use super::opened::Content;
 use super::text::encoding::{Encoding, PROBE_BYTES, TextError};
 use super::text::line_ending::LineEnding;
 use super::version::Digest;

@@ -4,12 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::cancel::Cancel;
-use super::opened::Content;
 use super::entry::Last;
 use super::error::FileError;
 use super::fence::Fence;
 use super::line_index::LineIndexes;
 use super::object::Facts;
+use super::opened::Content;
 use super::version::Digest;
 
 /// How often a digest is computed again because the file changed meanwhile.

@@ -8,7 +8,7 @@ use super::object::Facts;
 
 /// Device, inode, size, mtime and ctime of a file. Two that are equal are of
 /// one content, as far as the file system's clock can tell writes apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Version {
     dev: u64,
     ino: u64,
@@ -89,8 +89,8 @@ impl FromStr for Version {
 }
 
 /// BLAKE3 of a content.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; 32]);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Digest(#[serde(with = "serde_bytes")] [u8; 32]);
 
 impl Digest {
     /// The digest of `content`.

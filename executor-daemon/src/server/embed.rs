@@ -88,7 +88,7 @@ pub(super) fn embed_with(config: Config, start: engine::Start) -> Result<Embedde
     let work = move || {
         // Dropped when the thread ends, however it ends.
         let _over: oneshot::Sender<()> = over_tell;
-        let runtime = match runtime(&config.limits) {
+        let runtime = match runtime(config.limits.threads()) {
             Ok(runtime) => runtime,
             Err(error) => {
                 let _ = ready.send(Err(ServeError::Start(error.to_string())));
@@ -151,11 +151,11 @@ async fn live(
 ///
 /// # Errors
 /// When the kernel gives no epoll instance.
-pub fn runtime(limits: &Limits) -> io::Result<tokio::runtime::Runtime> {
+pub fn runtime(blocking_threads: usize) -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .thread_name("executor-blocking")
-        .max_blocking_threads(limits.blocking_threads + limits.file_reads + limits.file_changes)
+        .max_blocking_threads(blocking_threads)
         .build()
 }

@@ -92,11 +92,6 @@ impl Location {
         self.root.join(&self.below).join(self.name())
     }
 
-    /// The root's whole name.
-    pub(crate) fn directory_path(&self) -> PathBuf {
-        self.root.join(&self.below)
-    }
-
     /// The directory, if root and directory are still what they were; `None`
     /// otherwise. Links are not followed: the name was one without any.
     pub(crate) fn directory(&self) -> Result<Option<OwnedFd>, Errno> {

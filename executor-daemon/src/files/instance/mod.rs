@@ -31,7 +31,7 @@ use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 pub(crate) use location::{FileId, Location};
-pub(crate) use record::{Displaced, InPlace, Record, Temporary, millis_now};
+pub(crate) use record::{InPlace, Record, Seen, Temporary, millis_now};
 pub(crate) use slot::{Slot, write_all_at};
 
 use crate::socket::private_directory::{self, DirectoryError};
@@ -106,7 +106,8 @@ impl Instance {
         Err(unusable(Errno::AGAIN))
     }
 
-    /// Its directory's name, for messages.
+    /// Its directory's name.
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -29,12 +29,12 @@ pub(crate) struct Temporary {
     #[serde(with = "serde_bytes")]
     pub(crate) target: Vec<u8>,
     /// What is expected to be exchanged for it.
-    pub(crate) displaces: Option<Displaced>,
+    pub(crate) displaces: Option<Seen>,
 }
 
 /// What has a name before a mutation takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Displaced {
+pub(crate) struct Seen {
     /// Which file.
     pub(crate) id: FileId,
     /// Bytes.
@@ -43,7 +43,7 @@ pub(crate) struct Displaced {
     pub(crate) modified: (i64, u64),
 }
 
-impl From<&Stat> for Displaced {
+impl From<&Stat> for Seen {
     #[expect(
         clippy::cast_sign_loss,
         clippy::unnecessary_cast,
@@ -64,7 +64,7 @@ pub(crate) struct InPlace {
     /// The file's name.
     pub(crate) place: Location,
     /// What it was before.
-    pub(crate) before: Displaced,
+    pub(crate) before: Seen,
     /// The whole new content: a file in the instance's directory.
     pub(crate) image: String,
     /// Bytes of it.

@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::location::FileId;
-use super::record::{Displaced, InPlace, Record, Temporary};
+use super::record::{InPlace, Record, Seen, Temporary};
 use super::{lock, names, slot};
 
 /// Clocks of file systems tick coarsely: a file may seem this much older than
@@ -135,7 +135,7 @@ fn in_place(instance: &OwnedFd, record: &InPlace) -> Result<(), Errno> {
         }
         opened => opened?,
     };
-    let now = Displaced::from(&rustix::fs::fstat(&handle)?);
+    let now = Seen::from(&rustix::fs::fstat(&handle)?);
     if now.id != record.before.id || !interrupted_at(now.size, record) {
         tracing::warn!(
             ?path,
@@ -166,9 +166,9 @@ fn interrupted_at(size: u64, record: &InPlace) -> bool {
     size == old || size == new || (old..=new).contains(&size)
 }
 
-fn look(directory: &OwnedFd, name: &OsStr) -> Result<Option<Displaced>, Errno> {
+fn look(directory: &OwnedFd, name: &OsStr) -> Result<Option<Seen>, Errno> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(Displaced::from(&stat))),
+        Ok(stat) => Ok(Some(Seen::from(&stat))),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno),
     }

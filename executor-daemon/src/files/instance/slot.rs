@@ -114,6 +114,18 @@ impl Slot<'_> {
         rustix::fs::fsync(self.instance.directory())
     }
 
+    /// Takes the record back so that no power cut brings it again.
+    ///
+    /// # Errors
+    /// As the kernel refuses.
+    pub(crate) fn clear_for_good(self) -> Result<(), Errno> {
+        self.write_at(&[0; HEAD], 0)?;
+        let Some(SlotFile(file)) = &self.file else {
+            return Err(Errno::BADF);
+        };
+        rustix::fs::fdatasync(file)
+    }
+
     /// Leaves the record for the recovery: what it tells of is still there.
     pub(crate) fn keep(mut self) {
         self.file = None;

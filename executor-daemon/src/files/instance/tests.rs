@@ -47,7 +47,7 @@ impl World {
             owner: rustix::process::geteuid().as_raw(),
             at: millis_now(),
             target: b"target".to_vec(),
-            displaces: displaces.map(|path| Displaced::from(&rustix::fs::stat(path).unwrap())),
+            displaces: displaces.map(|path| Seen::from(&rustix::fs::stat(path).unwrap())),
         })
     }
 
@@ -238,7 +238,7 @@ fn a_write_in_place_is_finished() {
         let file = world.work("f");
         fs::write(&file, "the old old content").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let before = Displaced::from(&rustix::fs::stat(&file).unwrap());
+        let before = Seen::from(&rustix::fs::stat(&file).unwrap());
         let instance = world.instance();
         let (image, handle) = instance.file("redo-").unwrap();
         let content = b"new content, longer than the old";

@@ -82,9 +82,7 @@ impl Core {
     ) -> Result<v1::UndoMutationResponse, Failure> {
         let id = operation(&request.operation_id)?;
         let token = request.undo_token;
-        let done = self.change(caller, id, move |files, caller| {
-            files.undo_mutation(caller, &token)
-        });
+        let done = self.change(caller, id, move |files, caller| files.undo(caller, &token));
         done.await.map(undone)
     }
 

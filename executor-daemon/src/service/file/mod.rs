@@ -134,7 +134,9 @@ impl FileService for FileCalls {
     ) -> Result<Response<v1::RemoveFileResponse>, Status> {
         let (metadata, extensions, message) = request.into_parts();
         let caller = self.writer(&metadata, &extensions).await?;
-        Ok(Response::new(self.core.remove_file(&caller, message).await?))
+        Ok(Response::new(
+            self.core.remove_file(&caller, message).await?,
+        ))
     }
 
     async fn rename_file(
@@ -143,7 +145,9 @@ impl FileService for FileCalls {
     ) -> Result<Response<v1::RenameFileResponse>, Status> {
         let (metadata, extensions, message) = request.into_parts();
         let caller = self.writer(&metadata, &extensions).await?;
-        Ok(Response::new(self.core.rename_file(&caller, message).await?))
+        Ok(Response::new(
+            self.core.rename_file(&caller, message).await?,
+        ))
     }
 
     async fn make_directory(

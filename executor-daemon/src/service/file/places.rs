@@ -24,7 +24,7 @@ pub(in crate::service) struct Places {
     /// For operations that only read.
     pub(super) reads: Pool,
     /// For operations that change something.
-    pub(super) changes: Pool,
+    pub(in crate::service) changes: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
 }
@@ -42,11 +42,12 @@ impl Places {
 
 /// Places of one kind.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::service) struct Pool {
     /// Of the limit.
     name: &'static str,
     size: usize,
     free: Arc<Semaphore>,
+    patience: Duration,
 }
 
 impl Pool {
@@ -55,6 +56,7 @@ impl Pool {
             name,
             size,
             free: Arc::new(Semaphore::new(size)),
+            patience: PATIENCE,
         }
     }
 
@@ -66,13 +68,13 @@ impl Pool {
 
     /// Runs `work` on a thread that may block, once there is a place. Dropping
     /// the future gives up the wait; work that has begun goes on.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(in crate::service) async fn run<T: Send + 'static>(
         &self,
         tasks: &TaskTracker,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let free = Arc::clone(&self.free).acquire_owned();
-        let place = match tokio::time::timeout(PATIENCE, free).await {
+        let place = match tokio::time::timeout(self.patience, free).await {
             Ok(Ok(place)) => place,
             _ => return Err(self.refused()),
         };
@@ -110,9 +112,10 @@ impl Pool {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_place_is_held_while_the_thread_works_and_the_next_waits_in_vain_only_so_long() {
-        let pool = Pool::new("file_reads", 1);
+        let mut pool = Pool::new("file_reads", 1);
+        pool.patience = Duration::from_millis(5);
         let tasks = TaskTracker::new();
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(0);
         let (begun, begins) = tokio::sync::oneshot::channel();

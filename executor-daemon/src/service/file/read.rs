@@ -64,7 +64,14 @@ impl Core {
             ReadBytes::open(fence, path, asked.offset, asked.length, asked.version)
         });
         let range = range.await?;
-        Ok(stream(self, &caller, Range { range, begun: false }))
+        Ok(stream(
+            self,
+            &caller,
+            Range {
+                range,
+                begun: false,
+            },
+        ))
     }
 
     pub(super) async fn list_directory(
@@ -77,7 +84,14 @@ impl Core {
             Listing::open(Arc::clone(fence), path.as_os_str(), options, cancel)
         });
         let listing = listing.await?;
-        Ok(stream(self, &caller, Entries { listing, told: false }))
+        Ok(stream(
+            self,
+            &caller,
+            Entries {
+                listing,
+                told: false,
+            },
+        ))
     }
 
     /// Runs an operation in a place for reads; meanwhile the caller counts as

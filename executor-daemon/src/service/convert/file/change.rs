@@ -47,9 +47,9 @@ fn precondition(value: Option<v1::Precondition>) -> Result<Option<Precondition>,
     match condition {
         None => Err(wrong(&"it names no condition; leave it away for none")),
         Some(Condition::MustNotExist(true)) => Ok(Some(Precondition::MustNotExist)),
-        Some(Condition::MustNotExist(false)) => {
-            Err(wrong(&"must_not_exist is false; leave it away for no condition"))
-        }
+        Some(Condition::MustNotExist(false)) => Err(wrong(
+            &"must_not_exist is false; leave it away for no condition",
+        )),
         Some(Condition::Digest(text)) => text
             .parse()
             .map(|digest| Some(Precondition::Digest(digest)))
@@ -180,9 +180,7 @@ pub(in crate::service) fn make_directory_spec(
 }
 
 /// The directory.
-pub(in crate::service) fn made_directory(
-    reply: Reply<MadeDirectory>,
-) -> v1::MakeDirectoryResponse {
+pub(in crate::service) fn made_directory(reply: Reply<MadeDirectory>) -> v1::MakeDirectoryResponse {
     v1::MakeDirectoryResponse {
         file: Some(described(&reply.value.file)),
         created: reply.value.created,

@@ -37,7 +37,9 @@ fn info(path: &Path, facts: &Facts, link_target: Option<&OsStr>) -> v1::FileInfo
         links: facts.links,
         modified_at: Some(time(facts.mtime)),
         version: facts.version().to_string(),
-        link_target: link_target.map(|text| text.as_bytes().to_vec()).unwrap_or_default(),
+        link_target: link_target
+            .map(|text| text.as_bytes().to_vec())
+            .unwrap_or_default(),
     }
 }
 

@@ -10,8 +10,8 @@ use super::super::check::invalid;
 use super::{bytes, info, kind, label, path, time};
 use crate::files::entry::Last;
 use crate::files::list::{LIMIT_DEFAULT, Listed, Options, Summary};
-use crate::files::read_lines::{Lines, ReadLines};
 use crate::files::object::Facts;
+use crate::files::read_lines::{Lines, ReadLines};
 use crate::files::stat::Stat;
 use crate::files::text::line_ending::LineEnding;
 use crate::files::version::{Digest, Version};
@@ -29,7 +29,11 @@ impl CheckedStat {
     pub(in crate::service) fn new(request: v1::StatFileRequest) -> Result<Self, Failure> {
         Ok(Self {
             path: path("path", request.path)?,
-            last: if request.no_follow { Last::Keep } else { Last::Follow },
+            last: if request.no_follow {
+                Last::Keep
+            } else {
+                Last::Follow
+            },
             with_digest: request.with_digest,
         })
     }
@@ -131,21 +135,28 @@ pub(in crate::service) fn list_options(
         depth: request.depth.max(1),
         gitignore: request.gitignore,
         skip_hidden: request.skip_hidden,
-        limit: if request.limit == 0 { LIMIT_DEFAULT } else { request.limit },
+        limit: if request.limit == 0 {
+            LIMIT_DEFAULT
+        } else {
+            request.limit
+        },
     };
     Ok((path("path", request.path)?, options))
 }
 
 /// An entry of a directory.
 pub(in crate::service) fn listed(entry: Listed) -> v1::DirectoryEntry {
-    use std::os::unix::ffi::OsStringExt as _;
+    use std::os::unix::ffi::OsStringExt;
     v1::DirectoryEntry {
         path: bytes(&entry.path),
         kind: kind(entry.facts.kind).into(),
         size: entry.facts.size,
         mode: entry.facts.mode,
         modified_at: Some(time(entry.facts.mtime)),
-        link_target: entry.link_target.map(OsStringExt::into_vec).unwrap_or_default(),
+        link_target: entry
+            .link_target
+            .map(OsStringExt::into_vec)
+            .unwrap_or_default(),
     }
 }
 
