@@ -10,23 +10,31 @@
 //!   [`secret`] files have none.
 //! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
 //!   what its bytes say.
+//! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
 //! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
 //!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
 //!   operation a file ([`write`], [`edit`], [`remove`], [`rename`],
 //!   [`make_directory`], [`undo_mutation`]).
 
 mod attributes;
+pub mod cancel;
 pub mod content;
 pub mod edit;
 pub mod entry;
 pub mod error;
 pub mod fence;
+mod ignore_files;
 mod in_place;
 pub mod instance;
+pub mod line_index;
+pub mod list;
 pub mod make_directory;
 pub mod mutation;
 pub mod object;
+mod opened;
 mod outcome;
+pub mod read_bytes;
+pub mod read_lines;
 pub mod receipts;
 pub mod remove;
 mod remove_tree;
@@ -37,6 +45,7 @@ pub mod roots;
 pub mod secret;
 pub mod shared;
 mod similar_names;
+pub mod stat;
 pub mod text;
 pub mod turn;
 mod undo;
@@ -47,7 +56,6 @@ pub mod write;
 
 #[cfg(test)]
 mod hooks;
-
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,10 @@
 
 mod directories;
 mod fence;
+mod lines;
+mod listing;
 mod mutations;
+mod special;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,5 +95,20 @@ fn outside(result: Result<Directory, ResolveError>) -> (PathBuf, PathBuf) {
             resolved, nearest, ..
         }) => (resolved, nearest),
         other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Waits until the file's last change is old enough that another one would
+/// have another timestamp.
+fn settle(path: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+    let stat = path.symlink_metadata().unwrap();
+    let changed = std::time::Duration::new(
+        stat.ctime().try_into().unwrap(),
+        stat.ctime_nsec().try_into().unwrap(),
+    );
+    let wanted = std::time::UNIX_EPOCH + changed + std::time::Duration::from_millis(150);
+    while let Ok(left) = wanted.duration_since(std::time::SystemTime::now()) {
+        std::thread::sleep(left);
     }
 }
