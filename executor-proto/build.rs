@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(".executor.v1.WriteStdinRequest.data")
         .bytes(".executor.v1.ReadLinesResponse.text")
         .bytes(".executor.v1.ReadBytesResponse.data")
-        .bytes(".executor.v1.WriteFileRequest.part.data")
+        .bytes(".executor.v1.WriteFileRequest.data")
         .bytes(".executor.v1.WriteFileOpen.data")
         .compile_fds(descriptors)?;
     Ok(())

@@ -8,6 +8,10 @@
 //! | StreamOutput | again, from the cursor | again, from the cursor | again, from the cursor | no |
 //! | WriteStdin | again, same offset | again, same offset | again, same offset | no |
 //! | ResizeTerminal, RemoveProcess | again | again | again | no |
+//! | StatFile, ReadLines, ListDirectory | again | again | again | no |
+//! | ReadBytes | again, from the offset | again, from the offset | again, from the offset | no |
+//! | WriteFile, EditFile, RemoveFile, RenameFile, MakeDirectory, UndoMutation | again, same operation id | again, same operation id | again, same operation id | no |
+//! | GrantRoot | again | again | again | no |
 //! | StopProcess: terminate, kill | again | again | again | no |
 //! | StopProcess: interrupt | again | **no** | again | no |
 //! | SignalProcess | again | **no** | again | no |
@@ -19,8 +23,8 @@
 //! - *Machine shutting down*: the machine said that it did nothing.
 //!   An answer that does not come within 20 s (and what the request itself may
 //!   wait) counts as a lost connection, but for the two that are not repeated.
-//! - *Refused*: every other reason, above all `HOST_LOST` and
-//!   `START_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
+//! - *Refused*: every other reason, above all `HOST_LOST`,
+//!   `START_OUTCOME_UNKNOWN` and `OPERATION_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
 //!
 //! Repeats come after 20 ms, then twice as long each time, at most 2 s, each
 //! shortened at random by up to half, until the call's deadline.
@@ -84,6 +88,28 @@ pub enum Call {
     InterruptProcess,
     /// Forgets a finished process.
     RemoveProcess,
+    /// Describes a path.
+    StatFile,
+    /// Reads lines.
+    ReadLines,
+    /// Reads bytes from an offset.
+    ReadBytes,
+    /// Lists a directory.
+    ListDirectory,
+    /// Writes a whole file under an operation id.
+    WriteFile,
+    /// Edits a file under an operation id.
+    EditFile,
+    /// Takes a change back under an operation id.
+    UndoMutation,
+    /// Removes under an operation id.
+    RemoveFile,
+    /// Renames under an operation id.
+    RenameFile,
+    /// Makes a directory under an operation id.
+    MakeDirectory,
+    /// Adds a root to a session.
+    GrantRoot,
 }
 
 /// What the table says of one failure.
@@ -114,6 +140,17 @@ impl Call {
         Self::StopProcess,
         Self::InterruptProcess,
         Self::RemoveProcess,
+        Self::StatFile,
+        Self::ReadLines,
+        Self::ReadBytes,
+        Self::ListDirectory,
+        Self::WriteFile,
+        Self::EditFile,
+        Self::UndoMutation,
+        Self::RemoveFile,
+        Self::RenameFile,
+        Self::MakeDirectory,
+        Self::GrantRoot,
     ];
 
     /// A second arrival of the same request changes nothing.

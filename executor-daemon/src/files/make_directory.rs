@@ -167,7 +167,10 @@ pub(super) fn make_parents(fence: &Fence, path: &Path) -> Result<(), FileError> 
         above = parent(directory);
     }
     for directory in missing.into_iter().rev() {
-        let entry = fence.entry(directory, Last::Follow)?;
+        // `x/..` is there once `x` is.
+        let Place::Entry(entry) = fence.place(directory, Last::Follow)? else {
+            continue;
+        };
         fence.writable(&entry)?;
         match make(&entry, None) {
             // Somebody else made it, or it is a link that leads to nothing,

@@ -56,7 +56,6 @@ pub mod write;
 
 #[cfg(test)]
 mod hooks;
-
 #[cfg(test)]
 mod tests;
 

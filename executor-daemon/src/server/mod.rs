@@ -48,6 +48,8 @@ pub use self::replace::Inheritance;
 use self::replace::Replaceable;
 
 use crate::config::{Config, ConfigError};
+use crate::files::Files;
+use crate::files::line_index::LineIndexes;
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
 use crate::files::secret::{Own, SecretFiles};
@@ -59,12 +61,15 @@ use crate::session::registry::Registry;
 use crate::socket::{Socket, SocketError};
 
 /// What health tells of; "" is the server as a whole.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "",
     "executor.v1.MachineService",
     "executor.v1.SessionService",
     "executor.v1.ProcessService",
+    "executor.v1.FileService",
 ];
+/// Files whose lines are found again without being counted again.
+const INDEXES: usize = 256;
 /// Connections that wait to be served.
 const ACCEPTED: usize = 64;
 /// Time before accept(2) is tried again when it failed.
@@ -249,7 +254,8 @@ where
         .add_service(older_reflection.build_v1alpha().map_err(not_built)?)
         .add_service(core.machine_service())
         .add_service(core.session_service())
-        .add_service(core.process_service());
+        .add_service(core.process_service())
+        .add_service(core.file_service());
     let closing = CancellationToken::new();
     let incoming = ReceiverStream::new(incoming).map(Ok::<_, io::Error>);
     let serving = router.serve_with_incoming_shutdown(incoming, closing.cancelled());
@@ -342,6 +348,7 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
         Some(Own::Prefix(config.socket.clone())),
         config.file.clone().map(Own::Path),
     ];
+    let state = config.state_dir.clone();
     let look = move || {
         let roots: Result<Vec<_>, _> = settings
             .iter()
@@ -352,6 +359,8 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
             roots: Roots::new(roots.map_err(ServeError::Root)?),
             secrets: secrets.map_err(|error| ServeError::Start(error.to_string()))?,
             facts: Facts::collect(),
+            // What those before us left half-done is finished first.
+            files: Files::open(&state),
         })
     };
     tokio::task::spawn_blocking(look)
@@ -364,6 +373,7 @@ struct Surroundings {
     roots: Roots,
     secrets: SecretFiles,
     facts: Facts,
+    files: Files,
 }
 
 fn core(
@@ -376,6 +386,7 @@ fn core(
         roots,
         secrets,
         facts,
+        files,
     } = surroundings;
     let means = if facts.probe.openat2 {
         Means::Kernel
@@ -395,6 +406,8 @@ fn core(
         machine,
         facts,
         registry,
+        files: Arc::new(files),
+        indexes: Arc::new(LineIndexes::new(INDEXES)),
         limits: config.limits.clone(),
     })
 }

@@ -124,6 +124,12 @@ impl SessionService for Sessions {
             .call_in(epoch, Ask::EndSession { session, grace }, Vec::new())
             .await;
         registry.forget(session);
+        if matches!(answer, Ok(_) | Err(ProcessError::SessionEnded(_))) {
+            let files = Arc::clone(&core.parts.files);
+            let forget = move || files.end_session(session);
+            // What cannot be forgotten now goes with the daemon.
+            let _ = core.files.changes.run(&core.tasks, forget).await;
+        }
         let answer = match answer {
             Err(ProcessError::SessionEnded(_)) => {
                 return Ok(Response::new(v1::EndSessionResponse::default()));

@@ -1,5 +1,10 @@
 //! Recovery, state by state: a record and a directory as a death leaves them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests look at files as an outsider does"
+)]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};

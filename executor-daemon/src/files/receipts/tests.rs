@@ -1,6 +1,11 @@
 //! What is promised of results: by another value of [`Receipts`] on the same
 //! directory where a death is meant.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests look at files as an outsider does"
+)]
+
 use std::time::Duration;
 
 use super::*;

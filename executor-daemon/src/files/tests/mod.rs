@@ -6,6 +6,7 @@ mod fence;
 mod lines;
 mod listing;
 mod model;
+mod mutations;
 mod plans;
 mod race;
 mod special;
