@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use executor_client::{Reason, v1};
+use executor_client::{Reason, Session, v1};
 use executor_proto::v1::file_service_client::FileServiceClient;
 use executor_tests::{Daemon, DaemonOptions, eventually, in_time};
 use tokio_stream::StreamExt as _;
@@ -24,7 +24,8 @@ async fn a_client_that_takes_nothing_holds_no_place_and_leaves_none_taken() {
     let mut slow = Vec::new();
     for _ in 0..20 {
         // Each over a connection of its own, which takes no more than 4 MiB.
-        let mut stream = daemon.session().await.read_bytes(bytes("f"));
+        let again = Session::resume(&daemon.machine().await, session.credentials().clone());
+        let mut stream = again.await.unwrap().read_bytes(bytes("f"));
         in_time("the first piece", stream.next())
             .await
             .unwrap()
