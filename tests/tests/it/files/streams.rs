@@ -24,7 +24,8 @@ async fn a_client_that_takes_nothing_holds_no_place_and_leaves_none_taken() {
     let mut slow = Vec::new();
     for _ in 0..20 {
         // Each over a connection of its own, which takes no more than 4 MiB.
-        let again = Session::resume(&daemon.machine().await, session.credentials().clone());
+        let machine = daemon.machine().await;
+        let again = Session::resume(&machine, session.credentials().clone());
         let mut stream = again.await.unwrap().read_bytes(bytes("f"));
         in_time("the first piece", stream.next())
             .await

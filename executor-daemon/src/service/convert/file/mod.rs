@@ -4,6 +4,8 @@
 
 pub(in crate::service) mod change;
 pub(in crate::service) mod read;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
