@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use executor_proto::reason::{Failure, Reason};
 use executor_proto::v1;
 use executor_proto::v1::session_service_server::SessionService;
 use tonic::{Request, Response, Status};
 
 use super::convert::check::count;
 use super::convert::control::grace;
-use super::convert::session::{open_spec, session};
+use super::convert::session::{granted, open_spec, session};
 use super::failure::{self, Call, unexpected};
 use super::{Core, credentials, principal, secret};
 use crate::host::message::{Reply, Request as Ask};
@@ -83,9 +82,23 @@ impl SessionService for Sessions {
 
     async fn grant_root(
         &self,
-        _request: Request<v1::GrantRootRequest>,
+        request: Request<v1::GrantRootRequest>,
     ) -> Result<Response<v1::GrantRootResponse>, Status> {
-        Err(Failure::new(Reason::Unsupported, "GrantRoot is not built yet").into())
+        let (metadata, extensions, message) = request.into_parts();
+        let (path, access) = granted(message)?;
+        let core = &self.core;
+        let caller = core
+            .caller(&metadata, &extensions, Scope::Grant, Call::Other)
+            .await?;
+        let registry = &core.parts.registry;
+        let opened = registry
+            .grant(&caller.session, path, access)
+            .await
+            .map_err(|error| failure::session(&error))?;
+        Ok(Response::new(v1::GrantRootResponse {
+            session: Some(session(&opened)),
+            added: opened.created,
+        }))
     }
 
     async fn end_session(

@@ -19,7 +19,7 @@ use executor_proto::id::{Epoch, SessionId, SessionSecret};
 use tokio::time::Instant;
 
 use super::place::{Place, first_directory, granted};
-use super::record::{RootRecord, SessionCounts, SessionRecord};
+use super::record::{Access, RootRecord, SessionCounts, SessionRecord};
 pub use super::request::{Credentials, OpenSpec, SessionError};
 use crate::files::fence::Fence;
 use crate::files::resolve::{Directory, Means, ResolveError, Resolver};
@@ -197,6 +197,37 @@ impl Registry {
         Ok(self.adopt(spec.id, hash, answer)?)
     }
 
+    /// Adds a root to a session within the operator's, or gives one another
+    /// access; `None`: as the operator grants. `created` in what is returned
+    /// says whether that changed anything. Cancel safe.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub async fn grant(
+        &self,
+        session: &Session,
+        path: PathBuf,
+        access: Option<Access>,
+    ) -> Result<Opened, SessionError> {
+        let operator = Arc::clone(&self.operator);
+        let means = self.means;
+        let asked = vec![(path, access)];
+        let roots = tokio::task::spawn_blocking(move || granted(&operator, asked, means))
+            .await
+            .unwrap_or_else(|_| Err(ProcessError::EngineGone.into()))?;
+        let root = roots.first().ok_or(ProcessError::EngineGone)?;
+        let request = Request::GrantRoot {
+            session: session.id(),
+            root: record_of(root),
+        };
+        let directory = Descriptor::Directory(Arc::clone(root.handle()));
+        let answer = self
+            .engine
+            .call_in(session.epoch, request, vec![directory])
+            .await?;
+        Ok(self.adopt(session.id(), session.record.secret_hash, answer)?)
+    }
+
     /// The session that the credentials are for; counts as contact. Cancel
     /// safe.
     ///
@@ -341,7 +372,11 @@ impl Registry {
         };
         check(&record, hash)?;
         let known = locked(&self.sessions).get(&id).cloned();
-        if let Some(session) = known.filter(|session| session.epoch == epoch) {
+        // One whose roots have become more is another value; calls that run go
+        // on with the one they have.
+        let same =
+            |session: &Arc<Session>| session.epoch == epoch && session.record.roots == record.roots;
+        if let Some(session) = known.filter(same) {
             return Ok(Opened {
                 session,
                 counts,

@@ -167,15 +167,16 @@ fn b047_a_long_line_is_named_or_cut_and_each_page_moves_on() {
     let short = format!("{}\n", "a".repeat(500));
     let mut one = format!("{{\"p\":\"{}", "0".repeat(2_000_000));
     one.push_str(&"\u{6f22}\u{5b57}\u{8a9e}".repeat(333_333));
+    let few = "\u{8a9e}a".repeat(80_000);
     let crlf = format!("{}\r\n", "\u{e9}\r".repeat(100_000));
     for (content, line) in [
         (one.clone(), 1),
-        (format!("{one}\n"), 1),
-        (format!("{short}{one}\n{short}"), 2),
+        (format!("{short}{few}\n{short}"), 2),
         (format!("{short}{crlf}{short}"), 2),
         ("\u{1f600}".repeat(50_000), 1),
     ] {
-        let (_tree, fence) = with(&content);
+        let (tree, fence) = with(&content);
+        super::settle(&tree.at("w/app/f"));
         let length = content.split_inclusive('\n').nth(line - 1).unwrap().len() as u64;
         match read(&fence, &at(line as u64)) {
             Err(FileError::LineTooLong {
@@ -330,7 +331,8 @@ fn long_lines_in_other_encodings_are_cut_on_a_character_too() {
             "utf-16be" => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
             _ => encoding_rs::GB18030.encode(&text).0.into_owned(),
         };
-        let (_tree, fence) = with(&bytes);
+        let (tree, fence) = with(&bytes);
+        super::settle(&tree.at("w/app/f"));
         let request = ReadLines {
             encoding: Some(label.into()),
             clip_long_lines: true,

@@ -5,7 +5,10 @@ mod directories;
 mod fence;
 mod lines;
 mod listing;
+mod model;
 mod mutations;
+mod plans;
+mod race;
 mod special;
 
 use std::path::{Path, PathBuf};
@@ -110,5 +113,18 @@ fn settle(path: &Path) {
     let wanted = std::time::UNIX_EPOCH + changed + std::time::Duration::from_millis(150);
     while let Ok(left) = wanted.duration_since(std::time::SystemTime::now()) {
         std::thread::sleep(left);
+    }
+}
+
+/// A count of a heavy case: `full` by hand (`EXECUTOR_TEST_SCALE=full`, see
+/// `.ci/full`), `short` otherwise.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how a person asks a test for more"
+)]
+fn scaled(full: usize, short: usize) -> usize {
+    match std::env::var("EXECUTOR_TEST_SCALE").as_deref() {
+        Ok("full") => full,
+        _ => short,
     }
 }

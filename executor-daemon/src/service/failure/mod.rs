@@ -30,6 +30,7 @@ pub(super) fn engine(error: &ProcessError, call: Call) -> Failure {
         E::SessionEnded(_) => failure(Reason::SessionEnded),
         E::SessionSecretMismatch(_) => failure(Reason::SessionSecretMismatch),
         E::SessionLimit { limit } => limited(failure(Reason::SessionLimit), "sessions", *limit),
+        E::RootLimit { .. } => failure(Reason::RootUnusable).with("field", "root"),
         E::EpochOver { current, left, .. } => {
             let failure = epoch(call, error).with("epoch", current);
             match left {
