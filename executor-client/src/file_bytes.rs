@@ -19,7 +19,9 @@ use crate::error::ClientError;
 use crate::retry::{ANSWER, Backoff, Call, Verdict};
 use crate::session::Session;
 
-/// The bytes of a file. Made by [`Session::read_bytes`].
+/// The bytes of a file. Made by [`Session::read_bytes`]. Read it on or drop it: up
+/// to 2 MiB of one that is left alone wait in the connection, which takes 4 MiB in
+/// all.
 #[derive(Debug)]
 pub struct FileBytes {
     session: Session,

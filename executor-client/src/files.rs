@@ -4,6 +4,9 @@
 //! defaults are documented there. Paths are bytes ([`path_bytes`]), relative to
 //! the session's working directory or absolute inside one of its roots.
 //!
+//! The session's deadline is how long a machine that cannot be reached is tried
+//! again; work that is large by itself may take a minute longer.
+//!
 //! A request that changes something carries an `operation_id`. Left empty, the
 //! method makes one and keeps it over all its repeats, so that a lost answer
 //! never makes the change twice. Dropping a future leaves open whether the change
@@ -23,7 +26,7 @@ use tonic::{Request, Response, Status};
 
 use crate::error::ClientError;
 use crate::file_bytes::FileBytes;
-use crate::retry::{Call, attempts};
+use crate::retry::{Call, attempts_in};
 use crate::session::Session;
 
 /// Content of one message of a write.
@@ -107,8 +110,9 @@ impl Session {
         &self,
         request: v1::ListDirectoryRequest,
     ) -> Result<Listing, ClientError> {
-        let deadline = self.options().deadline.saturating_add(LONG);
-        attempts(Call::ListDirectory, deadline, LONG, || {
+        let outage = self.options().deadline;
+        let deadline = outage.saturating_add(LONG);
+        attempts_in(Call::ListDirectory, deadline, LONG, outage, || {
             let (mut files, request) = (self.file_service(), self.request(request.clone()));
             async move {
                 let mut messages = files.list_directory(request).await?.into_inner();
@@ -144,8 +148,9 @@ impl Session {
         let content = content.into();
         let seconds = content.len() as u64 / WRITE_BYTES_A_SECOND;
         let wait = LONG + Duration::from_secs(seconds);
-        let deadline = self.options().deadline.saturating_add(wait);
-        let answer = attempts(Call::WriteFile, deadline, wait, || {
+        let outage = self.options().deadline;
+        let deadline = outage.saturating_add(wait);
+        let answer = attempts_in(Call::WriteFile, deadline, wait, outage, || {
             let parts = tokio_stream::iter(parts(open.clone(), content.clone()));
             let (mut files, request) = (self.file_service(), self.request(parts));
             async move { files.write_file(request).await }
@@ -263,8 +268,9 @@ impl Session {
         F: Fn(FileServiceClient<Channel>, Request<M>) -> Fut,
         Fut: Future<Output = Result<Response<R>, Status>>,
     {
-        let deadline = self.options().deadline.saturating_add(wait);
-        let answer = attempts(call, deadline, wait, || {
+        let outage = self.options().deadline;
+        let deadline = outage.saturating_add(wait);
+        let answer = attempts_in(call, deadline, wait, outage, || {
             send(self.file_service(), self.request(message.clone()))
         })
         .await?;

@@ -219,12 +219,30 @@ pub(crate) async fn attempts<T, F, Fut>(
     call: Call,
     deadline: Duration,
     wait: Duration,
+    attempt: F,
+) -> Result<T, ClientError>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, tonic::Status>>,
+{
+    attempts_in(call, deadline, wait, deadline, attempt).await
+}
+
+/// As [`attempts`], where the machine is given up `outage` after the first of its
+/// failures: work that may take long by itself is waited for, a machine that is
+/// not there is not.
+pub(crate) async fn attempts_in<T, F, Fut>(
+    call: Call,
+    deadline: Duration,
+    wait: Duration,
+    outage: Duration,
     mut attempt: F,
 ) -> Result<T, ClientError>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, tonic::Status>>,
 {
+    let mut give_up = None;
     // A deadline so far away that it cannot be expressed is none.
     let end = Instant::now().checked_add(deadline);
     let mut backoff = Backoff::new();
@@ -256,8 +274,10 @@ where
         if call.after(&failure) == Verdict::GiveUp {
             return Err(failure);
         }
-        let wake = Instant::now() + backoff.pause();
-        if end.is_some_and(|end| wake >= end) {
+        let now = Instant::now();
+        let wake = now + backoff.pause();
+        let out = *give_up.get_or_insert_with(|| now.checked_add(outage));
+        if [end, out].into_iter().flatten().any(|end| wake >= end) {
             return Err(failure);
         }
         tokio::time::sleep_until(wake).await;
@@ -356,6 +376,23 @@ mod tests {
         );
         let failure = failure.await.unwrap_err();
         assert!(matches!(failure, ClientError::DeadlineExceeded { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_work_is_waited_for_and_a_machine_that_is_not_there_is_not() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let begin = Instant::now();
+        let failure = attempts_in::<(), _, _>(Call::EditFile, minute, minute, second, || async {
+            Err(tonic::Status::unavailable("gone"))
+        });
+        let failure = failure.await.unwrap_err();
+        assert_eq!(failure.reason(), Some(Reason::Unreachable));
+        assert!(begin.elapsed() <= second);
+        let work = attempts_in(Call::EditFile, minute, minute, second, || async {
+            tokio::time::sleep(minute / 2).await;
+            Ok(())
+        });
+        work.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -235,6 +235,15 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        if frame.is_none() && !this.body.is_end_stream() {
+            // hyper ends a body that the client has reset (RST_STREAM with CANCEL
+            // or NO_ERROR) as if it were whole; only the state of the stream tells.
+            // Whoever reads it must not take a part for all. Not `Cancelled`:
+            // tonic takes that for an end too.
+            return Poll::Ready(Some(Err(Status::aborted(
+                "the client broke the request off before its end",
+            ))));
+        }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
         {

@@ -535,3 +535,49 @@ async fn special_and_secret_files_are_refused_at_once() {
         refused(answer, Reason::SecretFile);
     }
 }
+
+#[tokio::test]
+async fn another_root_is_granted_to_a_session_that_is_open() {
+    let daemon = Daemon::start().await;
+    for name in ["a", "b"] {
+        fs::create_dir(daemon.work().join(name)).unwrap();
+    }
+    let b = daemon.work().join("b");
+    fs::write(b.join("f"), "b").unwrap();
+    let root = |name: &str, mode: v1::AccessMode| v1::Root {
+        path: path_bytes(daemon.work().join(name)),
+        mode: mode.into(),
+    };
+    let options = executor_client::SessionOptions {
+        roots: vec![root("a", v1::AccessMode::ReadWrite)],
+        ..Default::default()
+    };
+    let machine = daemon.machine().await;
+    let session = machine.open_session(options).await.unwrap();
+    let error = refused(
+        session.read_lines(lines(b.join("f"))).await,
+        Reason::PathOutsideRoots,
+    );
+    assert!(error.metadata("nearest_root").is_some());
+    refused(
+        session.read_lines(lines("../b/f")).await,
+        Reason::PathOutsideRoots,
+    );
+    let read_only = root("b", v1::AccessMode::ReadOnly);
+    let granted = session.grant_root(read_only.clone()).await.unwrap();
+    assert!(granted.added);
+    assert_eq!(granted.session.unwrap().roots.len(), 2);
+    assert!(!session.grant_root(read_only).await.unwrap().added);
+    let page = session.read_lines(lines("../b/f")).await.unwrap();
+    assert_eq!(&*page.text, b"b");
+    refused(
+        session.write_file(open("../b/f"), "x").await,
+        Reason::RootReadOnly,
+    );
+    let writable = root("b", v1::AccessMode::ReadWrite);
+    session.grant_root(writable).await.unwrap();
+    session.write_file(open("../b/f"), "x").await.unwrap();
+    assert_eq!(fs::read_to_string(b.join("f")).unwrap(), "x");
+    let none = root("none", v1::AccessMode::ReadWrite);
+    refused(session.grant_root(none).await, Reason::RootUnusable);
+}

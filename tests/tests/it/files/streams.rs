@@ -23,7 +23,8 @@ async fn a_client_that_takes_nothing_holds_no_place_and_leaves_none_taken() {
     let before = daemon.descriptors().await;
     let mut slow = Vec::new();
     for _ in 0..20 {
-        let mut stream = session.read_bytes(bytes("f"));
+        // Each over a connection of its own, which takes no more than 4 MiB.
+        let mut stream = daemon.session().await.read_bytes(bytes("f"));
         in_time("the first piece", stream.next())
             .await
             .unwrap()
@@ -47,7 +48,9 @@ async fn a_client_that_takes_nothing_holds_no_place_and_leaves_none_taken() {
 async fn a_write_that_is_not_ended_changes_nothing() {
     let daemon = Daemon::start().await;
     let raw = Raw::new(&daemon).await;
-    let path = daemon.work().join("f");
+    // The daemon's own directories go with it.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
     fs::write(&path, "before").unwrap();
     let opening = || v1::WriteFileRequest {
         part: Some(v1::write_file_request::Part::Open(v1::WriteFileOpen {
@@ -64,7 +67,16 @@ async fn a_write_that_is_not_ended_changes_nothing() {
     let call = files.write_file(raw.with(stream));
     let waited = tokio::time::timeout(std::time::Duration::from_millis(300), call).await;
     assert!(waited.is_err(), "it waits for the end");
-    drop(parts);
+    // And one whose connection goes away.
+    let gone = Raw::new(&daemon).await;
+    let (more, stream) = tokio::sync::mpsc::channel(1);
+    more.send(opening()).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+    let mut cut = FileServiceClient::new(gone.channel());
+    let call = cut.write_file(gone.with(stream));
+    let waited = tokio::time::timeout(std::time::Duration::from_millis(300), call).await;
+    assert!(waited.is_err(), "it waits for the end");
+    drop((cut, gone));
     // What is no content ends it with an error.
     let odd = [
         vec![],
@@ -88,7 +100,10 @@ async fn a_write_that_is_not_ended_changes_nothing() {
             Some(Reason::InvalidArgument)
         );
     }
+    // All that was begun is over once the daemon has ended.
+    assert!(daemon.stop().await.success());
     assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+    drop((parts, more));
 }
 
 #[tokio::test]
@@ -110,10 +125,7 @@ async fn writes_whose_content_is_on_its_way_have_a_bound_that_frees_itself() {
     let held = raw.with(tokio_stream::once(opening).chain(tokio_stream::pending()));
     let mut call = std::pin::pin!(files.write_file(held));
     let refused = eventually("the bound", || async {
-        tokio::select! {
-            _ = &mut Box::pin(std::future::pending::<()>()) => None,
-            answer = session.write_file(open("g"), "x") => answer.err(),
-        }
+        session.write_file(open("g"), "x").await.err()
     });
     let error = tokio::select! {
         _ = &mut call => panic!("it never ends"),
