@@ -457,7 +457,7 @@ fn a_large_file_is_paged_from_its_end_in_constant_memory() {
     let tree = Tree::new();
     let path = tree.at("w/app/f");
     let file = std::fs::File::create_new(&path).unwrap();
-    let rest = format!("{}\n", "x".repeat(LINE - 1)).repeat(BLOCK as usize / LINE - 1);
+    let rest = format!("{}\n", "x".repeat(LINE - 1)).repeat((1 << 20) / LINE - 1);
     for block in 0..blocks {
         let content = format!("{block:0width$}\n{rest}", width = LINE - 1);
         file.write_all_at(content.as_bytes(), block * BLOCK)
