@@ -112,9 +112,13 @@ pub fn read_lines(
     check(request)?;
     for _ in 1..ATTEMPTS {
         let content = Content::open(fence.object(given, Last::Follow)?)?;
-        let lines = Page::new(&content, request, indexes, cancel)?.read()?;
+        let mut page = Page::new(&content, request, indexes, cancel)?;
+        let lines = page.read();
         if content.is_unchanged()? {
-            return Ok(lines);
+            // What a refusal cost, such as the number of lines, is not paid for
+            // again either.
+            indexes.keep(content.facts(), page.encoding, page.index);
+            return lines;
         }
     }
     // A file that is always being written, such as a log: the lines are told,
@@ -205,7 +209,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    fn read(mut self) -> Result<Lines, FileError> {
+    fn read(&mut self) -> Result<Lines, FileError> {
         let offset = self.request.offset;
         let start = match self.find(Goal::Line(offset))? {
             Found::Goal(found) => found.line_start,
@@ -230,8 +234,6 @@ impl<'a> Page<'a> {
         let unterminated = at_end && !taken.text.is_empty() && !taken.text.ends_with('\n');
         let known = at_end.then_some(after - 1);
         let (total_lines, digest) = self.whole(known)?;
-        self.indexes
-            .keep(self.content.facts(), self.encoding, self.index);
         Ok(Lines {
             facts: *self.content.facts(),
             path: self.content.object().path().to_owned(),

@@ -76,7 +76,6 @@ impl Model {
         let mut names = pieces(full.as_os_str());
         // Only a directory's name may end in one of these.
         let mut slash = ends_in_slash(given);
-        // The last component was followed to here through links.
         while let Some(name) = names.pop_front() {
             told.steps += 1;
             let is_last = names.is_empty();

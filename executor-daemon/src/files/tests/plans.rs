@@ -6,7 +6,7 @@
 //! tree that nobody else changes. All three must agree, and what was reached
 //! must be what the model names, inside a root.
 //!
-//! `.ci/run` replays the corpus and some hundred random plans. To look for
+//! `.ci/run` replays the corpus and some random plans. To look for
 //! more: `EXECUTOR_FUZZ_MINUTES=10 cargo test -p executor-daemon --lib
 //! look_for_plans -- --ignored`. It changes known plans and keeps those that
 //! do something that none did before, in `fuzz/resolver`.
@@ -25,7 +25,7 @@ use super::super::fence::Fence;
 use super::super::object::{Facts, Object};
 use super::super::resolve::ResolveError;
 use super::model::{Model, Reached, Refusal};
-use super::{BOTH, Tree};
+use super::{BOTH, Tree, scaled};
 use crate::session::record::Access;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/resolver");
@@ -337,7 +337,7 @@ fn known_plans_and_some_random_ones_keep_every_promise() {
         plan(bytes);
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..300 {
+    for _ in 0..scaled(2_000, 60) {
         plan(&random.changed(&corpus));
     }
 }

@@ -141,7 +141,7 @@ fn bytes_of_a_range_are_those_and_no_more() {
     ] {
         let found = bytes(open(offset, length).unwrap()).unwrap();
         let end = offset.saturating_add(length.unwrap_or(size)).min(size);
-        let (from, to) = (offset as usize, end as usize);
+        let [from, to] = [offset, end].map(|at| usize::try_from(at).unwrap());
         assert!(found == content[from..to], "{offset} {length:?}");
     }
     assert!(matches!(

@@ -16,6 +16,7 @@ use super::program::{COUNT, LINKED, REPLACED, STEADY};
 use super::{Dice, Mutator, whole, word_of};
 use crate::tree::embedding::again;
 
+const DEADLINE: Duration = Duration::from_secs(30);
 const FULL: usize = 200;
 const SHORT: usize = 15;
 
@@ -92,7 +93,8 @@ impl Ground<'_> {
 
     /// Starts the program, kills it at some moment; the last count that it told
     /// it would make.
-    fn run_and_kill(&self, dice: &mut Dice) -> Option<(OperationId, u64)> {
+    /// With `aimed`, soon after a write in place was begun.
+    fn run_and_kill(&self, dice: &mut Dice, aimed: bool) -> Option<(OperationId, u64)> {
         let seed = dice.below(u64::MAX) | 1;
         let mut child = self
             .program("files::program::mutating_program", self.session, seed)
@@ -100,16 +102,28 @@ impl Ground<'_> {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         wait_for(&mut lines, "ready");
+        let (begun, in_place) = std::sync::mpsc::sync_channel(1);
         let reader = std::thread::spawn(move || {
             let told = lines.map_while(Result::ok);
+            let told = told.inspect(|line| {
+                if line == "in place" {
+                    // Nobody waits for the second one.
+                    let _ = begun.try_send(());
+                }
+            });
             told.filter_map(|line| {
                 let (operation, number) = line.strip_prefix("count ")?.split_once(' ')?;
                 Some((operation.parse().unwrap(), number.parse().unwrap()))
             })
             .last()
         });
+        let within = if aimed && in_place.recv_timeout(DEADLINE).is_ok() {
+            40_000
+        } else {
+            25_000
+        };
         // Any moment will do; nothing is waited for.
-        std::thread::sleep(Duration::from_micros(dice.below(25_000)));
+        std::thread::sleep(Duration::from_micros(dice.below(within)));
         end(&mut child);
         reader.join().unwrap()
     }
@@ -132,7 +146,7 @@ fn end(child: &mut Child) {
 }
 
 fn killed_at_random_points(separate: bool) {
-    on_a_small_disk("1500k", |disk| {
+    on_a_small_disk("8m", |disk| {
         let elsewhere = tempfile::tempdir().unwrap();
         let root = disk.join("root");
         fs::create_dir(&root).unwrap();
@@ -158,7 +172,7 @@ fn killed_at_random_points(separate: bool) {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         let mut interrupted = 0;
         for round in 0..rounds {
-            let last = ground.run_and_kill(&mut dice);
+            let last = ground.run_and_kill(&mut dice, round % 2 == 1);
             for name in REPLACED.iter().chain([&STEADY]) {
                 assert!(
                     ground.word(name).is_some(),

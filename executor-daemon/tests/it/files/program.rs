@@ -15,8 +15,10 @@ pub(super) const LINKED: [&str; 2] = ["h0", "h1"];
 pub(super) const COUNT: &str = "count";
 /// A file of the program that is not killed.
 pub(super) const STEADY: &str = "steady";
-/// Lines of the largest content: ten bytes each.
-const LINES: u64 = 30_000;
+/// Lines of the largest content, of ten bytes each.
+const LINES: u64 = 80_000;
+/// Of one that is written in place: it shall take a while.
+const LINES_IN_PLACE: u64 = 300_000;
 
 fn mutator() -> Option<(Mutator, Dice)> {
     let root = variable("FILES_TEST_ROOT")?;
@@ -62,6 +64,8 @@ fn mutating_program() {
             2 => edit(&mutator, replaced, word, false),
             3 => {
                 let name = LINKED[usize::try_from(dice.below(2)).unwrap()];
+                let lines = usize::try_from(dice.below(LINES_IN_PLACE)).unwrap();
+                tell("in place");
                 fine("in place", mutator.write(name, whole(word, lines), true));
             }
             4 => edit(&mutator, LINKED[0], word, true),
