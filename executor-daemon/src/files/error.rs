@@ -117,14 +117,14 @@ pub enum FileError {
         given: PathBuf,
     },
     /// A precondition does not hold. Nothing was changed.
-    #[error("{} is not what was expected ({expected}): {}; read it again", Name(given), Now(now.as_ref()))]
+    #[error("{} is not what was expected ({expected}): {}; read it again", Name(given), Now(now.as_deref()))]
     PreconditionFailed {
         /// As it was given.
         given: PathBuf,
         /// The precondition, in words.
         expected: String,
         /// What the file is; `None`: there is none.
-        now: Option<(Version, Option<Digest>)>,
+        now: Option<Box<(Version, Option<Digest>)>>,
     },
     /// Somebody else changed it while it was read or written.
     #[error(

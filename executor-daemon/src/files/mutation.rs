@@ -165,7 +165,11 @@ impl Files {
                 })
             }
             Err(error) => {
-                step.cancelled();
+                // What the disk refused may have been done before it did: a
+                // repeat looks.
+                if !matches!(error, FileError::Io { .. } | FileError::NoSpace { .. }) {
+                    step.cancelled();
+                }
                 Err(error)
             }
         }
@@ -359,7 +363,7 @@ pub(super) fn check(
     object: Option<&Object>,
 ) -> Result<(), FileError> {
     let failed = |expected: String, digest| {
-        let now = object.map(|object| (object.facts().version(), digest));
+        let now = object.map(|object| Box::new((object.facts().version(), digest)));
         Err(FileError::PreconditionFailed {
             given: entry.given().to_owned(),
             expected,

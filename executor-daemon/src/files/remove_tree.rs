@@ -1,5 +1,5 @@
 //! A directory is removed with all that is in it: by handles, never through a
-//! link, in constant memory and with few descriptors however deep it is.
+//! link, in bounded memory and with few descriptors however deep it is.
 //!
 //! One directory is open at a time, beside the first. The way back up is `..`,
 //! and it has to be the directory that we came from: if somebody moved one
@@ -23,6 +23,8 @@ use super::resolve::Directory;
 
 /// Names that are taken from a directory at a time.
 const BATCH: usize = 1_024;
+/// Names of directories that are remembered while a tree is counted.
+const DIRECTORIES: usize = 1_000_000;
 /// Directories below one another: more than any path can name, as a tree that
 /// was moved together piece by piece can have.
 const DEPTH: usize = 65_536;
@@ -38,11 +40,17 @@ pub(super) fn count(fence: &Fence, entry: &Entry, top: &Object) -> Result<u64, F
     // Depth first; of each level its names that are still to be seen. What has
     // no directory in it takes no memory.
     let mut levels: Vec<Vec<OsString>> = vec![walk.look(&mut count)?];
+    let mut pending: usize = levels.iter().map(Vec::len).sum();
     while let Some(level) = levels.last_mut() {
         match level.pop() {
             Some(name) => {
+                pending -= 1;
                 if walk.down(&name)? {
                     let found = walk.look(&mut count)?;
+                    pending += found.len();
+                    if pending > DIRECTORIES {
+                        return Err(walk.too_many());
+                    }
                     levels.push(found);
                 }
             }
@@ -126,6 +134,9 @@ impl<'a> Walk<'a> {
             self.allowed(name)?;
             *count += 1;
             if matches!(kind, FileType::Directory | FileType::Unknown) {
+                if directories.len() >= DIRECTORIES {
+                    return Err(self.too_many());
+                }
                 directories.push(name.to_owned());
             }
         }
@@ -225,6 +236,13 @@ impl<'a> Walk<'a> {
         self.fence
             .child(&self.here, name, self.entry.given())
             .map(|_| ())
+    }
+
+    fn too_many(&self) -> FileError {
+        FileError::InvalidArgument {
+            field: "recursive",
+            why: format!("more than {DIRECTORIES} directories; remove it part by part"),
+        }
     }
 
     fn failed(&self, errno: Errno) -> FileError {

@@ -38,7 +38,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::DirectoryNotEmpty { .. } => failure(Reason::DirectoryNotEmpty),
         E::PreconditionFailed { now, .. } => {
             let failure = failure(Reason::PreconditionFailed);
-            match now {
+            match now.as_deref() {
                 None => failure,
                 Some((version, None)) => failure.with("version", version),
                 Some((version, Some(digest))) => {
