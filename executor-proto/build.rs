@@ -8,7 +8,8 @@
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    const PROTOS: [&str; 3] = [
+    const PROTOS: [&str; 4] = [
+        "executor/v1/file.proto",
         "executor/v1/machine.proto",
         "executor/v1/process.proto",
         "executor/v1/session.proto",
@@ -22,6 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .bytes(".executor.v1.OutputPage.data")
         .bytes(".executor.v1.WriteStdinRequest.data")
+        .bytes(".executor.v1.ReadLinesResponse.text")
+        .bytes(".executor.v1.ReadBytesResponse.data")
+        .bytes(".executor.v1.WriteFileRequest.data")
+        .bytes(".executor.v1.WriteFileOpen.data")
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The client of `executor.v1`: run commands on a machine.
+//! The client of `executor.v1`: run commands on a machine, read and change its
+//! files.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), executor_client::ClientError> {
@@ -32,6 +33,8 @@
 mod command;
 mod error;
 mod exit;
+mod file_bytes;
+mod files;
 mod machine;
 mod output;
 mod process;
@@ -41,10 +44,12 @@ mod stdin;
 
 pub use command::{COLLECTED_BYTES, Command, Completed};
 pub use error::{AddressError, ClientError};
-pub use executor_proto::id::{Epoch, MachineId, ProcessId, SessionId, SessionSecret};
+pub use executor_proto::id::{Epoch, MachineId, OperationId, ProcessId, SessionId, SessionSecret};
 pub use executor_proto::reason::Reason;
 pub use executor_proto::{id, v1};
 pub use exit::{Exit, ExitCause, ExitStatus, State};
+pub use file_bytes::FileBytes;
+pub use files::{Listing, path_bytes};
 pub use machine::Machine;
 pub use output::{OutputEvent, OutputOptions, OutputStream, runs};
 pub use process::{Process, Started};

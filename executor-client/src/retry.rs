@@ -8,6 +8,10 @@
 //! | StreamOutput | again, from the cursor | again, from the cursor | again, from the cursor | no |
 //! | WriteStdin | again, same offset | again, same offset | again, same offset | no |
 //! | ResizeTerminal, RemoveProcess | again | again | again | no |
+//! | StatFile, ReadLines, ListDirectory | again | again | again | no |
+//! | ReadBytes | again, from the offset | again, from the offset | again, from the offset | no |
+//! | WriteFile, EditFile, RemoveFile, RenameFile, MakeDirectory, UndoMutation | again, same operation id | again, same operation id | again, same operation id | no |
+//! | GrantRoot | again | again | again | no |
 //! | StopProcess: terminate, kill | again | again | again | no |
 //! | StopProcess: interrupt | again | **no** | again | no |
 //! | SignalProcess | again | **no** | again | no |
@@ -19,8 +23,8 @@
 //! - *Machine shutting down*: the machine said that it did nothing.
 //!   An answer that does not come within 20 s (and what the request itself may
 //!   wait) counts as a lost connection, but for the two that are not repeated.
-//! - *Refused*: every other reason, above all `HOST_LOST` and
-//!   `START_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
+//! - *Refused*: every other reason, above all `HOST_LOST`,
+//!   `START_OUTCOME_UNKNOWN` and `OPERATION_OUTCOME_UNKNOWN`: only the caller can decide what to do then.
 //!
 //! Repeats come after 20 ms, then twice as long each time, at most 2 s, each
 //! shortened at random by up to half, until the call's deadline.
@@ -84,6 +88,28 @@ pub enum Call {
     InterruptProcess,
     /// Forgets a finished process.
     RemoveProcess,
+    /// Describes a path.
+    StatFile,
+    /// Reads lines.
+    ReadLines,
+    /// Reads bytes from an offset.
+    ReadBytes,
+    /// Lists a directory.
+    ListDirectory,
+    /// Writes a whole file under an operation id.
+    WriteFile,
+    /// Edits a file under an operation id.
+    EditFile,
+    /// Takes a change back under an operation id.
+    UndoMutation,
+    /// Removes under an operation id.
+    RemoveFile,
+    /// Renames under an operation id.
+    RenameFile,
+    /// Makes a directory under an operation id.
+    MakeDirectory,
+    /// Adds a root to a session.
+    GrantRoot,
 }
 
 /// What the table says of one failure.
@@ -114,6 +140,17 @@ impl Call {
         Self::StopProcess,
         Self::InterruptProcess,
         Self::RemoveProcess,
+        Self::StatFile,
+        Self::ReadLines,
+        Self::ReadBytes,
+        Self::ListDirectory,
+        Self::WriteFile,
+        Self::EditFile,
+        Self::UndoMutation,
+        Self::RemoveFile,
+        Self::RenameFile,
+        Self::MakeDirectory,
+        Self::GrantRoot,
     ];
 
     /// A second arrival of the same request changes nothing.
@@ -182,12 +219,30 @@ pub(crate) async fn attempts<T, F, Fut>(
     call: Call,
     deadline: Duration,
     wait: Duration,
+    attempt: F,
+) -> Result<T, ClientError>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, tonic::Status>>,
+{
+    attempts_in(call, deadline, wait, deadline, attempt).await
+}
+
+/// As [`attempts`], where the machine is given up `outage` after the first of its
+/// failures: work that may take long by itself is waited for, a machine that is
+/// not there is not.
+pub(crate) async fn attempts_in<T, F, Fut>(
+    call: Call,
+    deadline: Duration,
+    wait: Duration,
+    outage: Duration,
     mut attempt: F,
 ) -> Result<T, ClientError>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, tonic::Status>>,
 {
+    let mut give_up = None;
     // A deadline so far away that it cannot be expressed is none.
     let end = Instant::now().checked_add(deadline);
     let mut backoff = Backoff::new();
@@ -219,8 +274,10 @@ where
         if call.after(&failure) == Verdict::GiveUp {
             return Err(failure);
         }
-        let wake = Instant::now() + backoff.pause();
-        if end.is_some_and(|end| wake >= end) {
+        let now = Instant::now();
+        let wake = now + backoff.pause();
+        let out = *give_up.get_or_insert_with(|| now.checked_add(outage));
+        if [end, out].into_iter().flatten().any(|end| wake >= end) {
             return Err(failure);
         }
         tokio::time::sleep_until(wake).await;
@@ -319,6 +376,23 @@ mod tests {
         );
         let failure = failure.await.unwrap_err();
         assert!(matches!(failure, ClientError::DeadlineExceeded { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_work_is_waited_for_and_a_machine_that_is_not_there_is_not() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let begin = Instant::now();
+        let failure = attempts_in::<(), _, _>(Call::EditFile, minute, minute, second, || async {
+            Err(tonic::Status::unavailable("gone"))
+        });
+        let failure = failure.await.unwrap_err();
+        assert_eq!(failure.reason(), Some(Reason::Unreachable));
+        assert!(begin.elapsed() <= second);
+        let work = attempts_in(Call::EditFile, minute, minute, second, || async {
+            tokio::time::sleep(minute / 2).await;
+            Ok(())
+        });
+        work.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -265,6 +265,29 @@ impl Session {
         .ok_or_else(|| ClientError::Protocol("GetSession without a session".into()))
     }
 
+    /// Adds a directory to the session's roots, or gives a root another mode.
+    /// Within the operator's roots only; a client whose own right does not go
+    /// so far is refused. Idempotent.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED`, `PATH_OUTSIDE_ROOTS`, `ROOT_UNUSABLE`; and what any
+    /// call can end with.
+    pub async fn grant_root(&self, root: v1::Root) -> Result<v1::GrantRootResponse, ClientError> {
+        let message = v1::GrantRootRequest { root: Some(root) };
+        let answer = attempts(
+            Call::GrantRoot,
+            self.options.deadline,
+            Duration::ZERO,
+            || {
+                let (mut service, request) =
+                    (self.session_service(), self.request(message.clone()));
+                async move { service.grant_root(request).await }
+            },
+        )
+        .await?;
+        Ok(answer.into_inner())
+    }
+
     /// Renews the lease for as long as the guard lives. Nothing is sent for a
     /// session without a lease. Must be called inside a tokio runtime.
     #[must_use = "the lease is renewed only while the guard lives"]

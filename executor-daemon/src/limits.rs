@@ -112,7 +112,18 @@ limits! {
     connections: usize = 1_024, 8, 65_536, "Connections; one more is closed at once.";
     calls: usize = 4_096, 16, 1_048_576, "Calls in flight on all connections.";
     concurrent_streams: usize = 65_536, 16, 1_048_576, "Calls in flight on one connection.";
-    blocking_threads: usize = 16, 2, 512, "Threads for work that blocks.";
+    blocking_threads: usize = 16, 2, 512, "Threads for work that blocks, besides those for files.";
+    file_reads: usize = 16, 1, 256, "Reads of files and directories at work at a time; more wait.";
+    file_changes: usize = 8, 1, 256, "Changes of files at work at a time; more wait.";
+    file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
+}
+
+impl Limits {
+    /// All threads for work that blocks: none for files takes one of the others.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.blocking_threads + self.file_reads + self.file_changes
+    }
 }
 
 #[cfg(test)]

@@ -172,8 +172,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 .map(|kept| Inheritance::read(adopt(kept)?).context("--resume"))
                 .transpose()?;
             logging::start(&config.log_level, config.log_format);
-            let runtime = embed::runtime(config.limits.blocking_threads)
-                .context("the runtime did not start")?;
+            let runtime =
+                embed::runtime(config.limits.threads()).context("the runtime did not start")?;
             let served: anyhow::Result<()> = runtime.block_on(async {
                 let signals = signals()?;
                 // A program that replaced itself begins with all of them blocked.

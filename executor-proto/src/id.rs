@@ -118,6 +118,10 @@ identifier!(
     MachineId, "mch_", "a machine id"
 );
 identifier!(
+    /// One change to files, however often it is asked for. Made by the client.
+    OperationId, "op_", "an operation id"
+);
+identifier!(
     /// One life of the process engine; cursors and processes belong to it.
     Epoch, "epo_", "an epoch"
 );

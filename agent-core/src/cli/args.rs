@@ -7,9 +7,11 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use super::duration::parse_duration;
+use super::files::args::FileCommand;
 
 /// Run commands on a machine, in pipes or a terminal; follow them, type into
-/// them, stop them, and get their exits right.
+/// them, stop them, and get their exits right. Read its files, and change them
+/// without losing anything.
 #[derive(Debug, Parser)]
 #[command(name = "executor", version, max_term_width = 100, after_help = TOP_EXAMPLES)]
 pub(crate) struct Args {
@@ -34,8 +36,11 @@ Examples:
   executor ps                          what runs, and what has ended
   executor logs -f prc_ab              follow its output (a short id will do)
   executor stop prc_ab                 end it with all that it started
+  executor tree                        what is here, without what git ignores
+  executor edit f --old 1 --new 2      replace text; prints a diff
+  echo hi | executor write f           make or replace a file, atomically
 
-Exit codes: those of the command; 128 + N when signal N ended it; 124 when its
+Exit codes: 0, or those of the command that ran; 128 + N when signal N ended it; 124 when its
 time was over; 125 when executor itself failed; 126 and 127 when the command
 could not be executed or was not found.";
 
@@ -53,6 +58,8 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// Wait for a process to end, and exit with its code.
     Wait(WaitArgs),
+    #[command(flatten)]
+    File(FileCommand),
 }
 
 #[derive(Debug, clap::Args)]

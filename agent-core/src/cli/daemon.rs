@@ -62,6 +62,11 @@ pub(crate) fn starter_entry() {
     std::process::exit(super::failure::OWN_FAILURE.into());
 }
 
+/// A Unix socket leads to our own machine.
+pub(crate) fn is_own_machine(address: Option<&str>) -> bool {
+    address.is_none_or(|address| address == LOCAL || address.starts_with("unix:"))
+}
+
 /// The machine at `--machine`, or the user's daemon where one runs.
 pub(crate) async fn find(context: &Context) -> Result<Option<Machine>, CliError> {
     match &context.address {

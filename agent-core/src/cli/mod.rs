@@ -4,6 +4,7 @@ mod args;
 pub(crate) mod daemon;
 mod duration;
 mod failure;
+mod files;
 mod json;
 mod logs;
 mod ps;
@@ -70,6 +71,7 @@ fn run(surroundings: Surroundings, args: Args) -> Result<u8, CliError> {
             Command::Send(options) => send::run(&context, &options).await,
             Command::Stop(options) => stop::run(&context, &options).await,
             Command::Wait(options) => wait::run(&context, &options).await,
+            Command::File(command) => Box::pin(files::run(&context, command)).await,
         }
     });
     // A thread that reads our input may still be in its read.

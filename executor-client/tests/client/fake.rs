@@ -8,6 +8,7 @@ use bytes::Bytes;
 use executor_client::id::Epoch;
 use executor_client::{Machine, Process, Reason, Session, SessionOptions, v1};
 use executor_proto::reason::Failure;
+use executor_proto::v1::file_service_server::FileServiceServer;
 use executor_proto::v1::process_service_server::{ProcessService, ProcessServiceServer};
 use executor_proto::v1::session_service_server::{SessionService, SessionServiceServer};
 use executor_proto::v1::stream_output_request::Message;
@@ -18,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
-type Answer<T> = Result<Response<T>, Status>;
+pub(crate) type Answer<T> = Result<Response<T>, Status>;
 
 /// What the machine does and what was done to it.
 #[derive(Default)]
@@ -51,6 +52,11 @@ pub(crate) struct State {
     pub(crate) acknowledged: AtomicUsize,
     pub(crate) reader_ids: Mutex<Vec<String>>,
     pub(crate) keep_alives: AtomicUsize,
+    /// Changes to files with their ids, how often one was asked for, and what
+    /// version the file has.
+    pub(crate) changes: Mutex<Vec<String>>,
+    pub(crate) change_calls: AtomicUsize,
+    pub(crate) version: Mutex<String>,
     /// Nobody can connect.
     pub(crate) unreachable: AtomicBool,
     pub(crate) connections: Mutex<JoinSet<()>>,
@@ -62,7 +68,7 @@ impl State {
         self.connections.lock().unwrap().abort_all();
     }
 
-    async fn maybe_lose_answer(&self) {
+    pub(crate) async fn maybe_lose_answer(&self) {
         if self.lose_next_answer.swap(false, Ordering::SeqCst) {
             self.cut();
             std::future::pending::<()>().await;
@@ -87,6 +93,7 @@ pub(crate) fn machine(state: State, budgets: Vec<usize>) -> (Machine, Arc<State>
     let mut serving = JoinSet::new();
     serving.spawn(async move {
         tonic::transport::Server::builder()
+            .add_service(FileServiceServer::new(service.clone()))
             .add_service(ProcessServiceServer::new(service.clone()))
             .add_service(SessionServiceServer::new(service))
             .serve_with_incoming(ReceiverStream::new(incoming))
@@ -174,7 +181,7 @@ pub(crate) async fn session(state: State, budgets: Vec<usize>) -> (Session, Arc<
 }
 
 #[derive(Clone)]
-struct Fake(Arc<State>);
+pub(crate) struct Fake(pub(crate) Arc<State>);
 
 #[tonic::async_trait]
 impl SessionService for Fake {
@@ -205,6 +212,15 @@ impl SessionService for Fake {
     async fn keep_alive(&self, _: Request<v1::KeepAliveRequest>) -> Answer<v1::KeepAliveResponse> {
         self.0.keep_alives.fetch_add(1, Ordering::SeqCst);
         Ok(Response::new(v1::KeepAliveResponse {}))
+    }
+
+    async fn grant_root(
+        &self,
+        request: Request<v1::GrantRootRequest>,
+    ) -> Answer<v1::GrantRootResponse> {
+        assert!(request.get_ref().root.is_some());
+        self.0.maybe_lose_answer().await;
+        Ok(Response::new(v1::GrantRootResponse::default()))
     }
 
     async fn end_session(

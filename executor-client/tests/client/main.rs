@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod fake_files;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod retries;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::settings::{ConfigError, Origin, Setting, Value};
+use crate::files::secret;
 use crate::limits::Limits;
 use crate::session::record::Access;
 
@@ -73,6 +74,11 @@ pub struct Config {
     pub log_format: LogFormat,
     /// What sessions get that name no roots, and the most that any gets.
     pub roots: Vec<RootSetting>,
+    /// Globs of files that no file operation may touch, in the language of
+    /// [`files::secret`](crate::files::secret).
+    pub secret_files: Vec<String>,
+    /// The configuration file, whether it is there or not: secret itself.
+    pub file: Option<PathBuf>,
     /// How trees are stopped.
     pub stop_means: StopMeansSetting,
     /// The program with the hidden mode of a reaper; `None`: this program where
@@ -133,6 +139,7 @@ impl Config {
             Some(path) => Some((path, true)),
             None => default_file(&config.environment).map(|path| (path, false)),
         };
+        config.file = file.as_ref().map(|(path, _)| path.clone());
         if let Some((path, must_exist)) = file {
             for setting in settings::from_file(&path, must_exist)? {
                 config.apply(&setting)?;
@@ -163,6 +170,8 @@ impl Config {
                 path: PathBuf::from("/"),
                 access: Access::ReadWrite,
             }],
+            secret_files: secret::DEFAULT.map(str::to_owned).to_vec(),
+            file: None,
             stop_means: StopMeansSetting::Auto,
             reaper: None,
             grace: Duration::from_secs(2),

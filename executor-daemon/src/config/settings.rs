@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Config, LogFormat, RootSetting, StopMeansSetting, path_of, shown};
+use crate::files::secret::SecretFiles;
 use crate::limits::{LimitError, Limits};
 use crate::session::record::Access;
 
@@ -19,12 +20,13 @@ const FILE_BYTES: u64 = 1 << 20;
 const GRACE_MAX: Duration = Duration::from_secs(60);
 
 /// The keys beside `limits.*`.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "socket",
     "state_dir",
     "log_level",
     "log_format",
     "roots",
+    "secret_files",
     "stop_means",
     "reaper",
     "grace",
@@ -161,6 +163,7 @@ impl Config {
                     .map_err(refused)?;
             }
             "roots" => self.roots = value.roots().map_err(refused)?,
+            "secret_files" => self.secret_files = value.globs().map_err(refused)?,
             "stop_means" => self.stop_means = value.one_of(&STOP_MEANS).map_err(refused)?,
             "reaper" => self.reaper = Some(value.path().map_err(refused)?),
             "grace" => self.grace = value.grace().map_err(refused)?,
@@ -239,6 +242,20 @@ impl Value {
         duration
             .filter(|grace| *grace <= GRACE_MAX)
             .ok_or_else(allowed)
+    }
+
+    fn globs(&self) -> Result<Vec<String>, String> {
+        let globs: Vec<String> = match self {
+            Self::List(list) => list.clone(),
+            other => {
+                let text = other.text().and_then(OsStr::to_str);
+                let text = text.ok_or("it must be a list of globs")?;
+                let parts = text.split(',').filter(|part| !part.is_empty());
+                parts.map(str::to_owned).collect()
+            }
+        };
+        SecretFiles::new(&globs, []).map_err(|error| error.to_string())?;
+        Ok(globs)
     }
 
     fn roots(&self) -> Result<Vec<RootSetting>, String> {
@@ -385,6 +402,11 @@ pub(super) fn to_toml(config: &Config) -> String {
         toml::Value::from(format!("{}{suffix}", shown(&root.path)))
     });
     put("roots", roots.collect::<Vec<_>>().into());
+    let secret = config.secret_files.iter().cloned();
+    put(
+        "secret_files",
+        secret.map(toml::Value::from).collect::<Vec<_>>().into(),
+    );
     let means = STOP_MEANS
         .iter()
         .find(|(_, means)| *means == config.stop_means);

@@ -52,6 +52,7 @@ fn every_key_is_taken_from_file_environment_and_flag_alike() {
         ("log_level", "warn,executor_daemon=debug"),
         ("log_format", "json"),
         ("roots", "/srv/a:ro,/srv/b"),
+        ("secret_files", "*.secret,!public.secret"),
         ("stop_means", "reaper"),
         ("reaper", "/usr/lib/executor-daemon"),
         ("grace", "500ms"),

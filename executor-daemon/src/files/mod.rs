@@ -1,12 +1,62 @@
-//! Files, by handle. So far: what working directories need.
+//! Files, by handle: everything that a session does with a name goes through
+//! its fence, and nothing behind the fence takes a name.
+//!
+//! Plain, blocking Rust; the service calls it on threads that may block.
 //!
 //! - [`roots`]: what a session may use, as opened directories.
 //! - [`resolve`]: a name becomes an opened directory below one of them, or a
-//!   typed refusal. Nothing behind the resolver takes a name.
+//!   typed refusal.
+//! - [`fence`]: a name becomes an [`entry`], a name in an opened directory;
+//!   [`secret`] files have none.
+//! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
+//!   what its bytes say.
+//! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
+//! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
+//!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
+//!   operation a file ([`write`], [`edit`], [`remove`], [`rename`],
+//!   [`make_directory`], [`undo_mutation`]).
 
+mod attributes;
+pub mod cancel;
+pub mod content;
+pub mod edit;
+pub mod entry;
+pub mod error;
+pub mod fence;
+mod ignore_files;
+mod in_place;
+pub mod instance;
+pub mod line_index;
+pub mod list;
+pub mod make_directory;
+pub mod mutation;
+pub mod object;
+mod opened;
+mod outcome;
+pub mod read_bytes;
+pub mod read_lines;
+pub mod receipts;
+pub mod remove;
+mod remove_tree;
+pub mod rename;
+mod replace;
 pub mod resolve;
 pub mod roots;
+pub mod secret;
+pub mod shared;
+mod similar_names;
+pub mod stat;
+pub mod text;
+pub mod turn;
+mod undo;
+pub mod undo_mutation;
+pub mod version;
 mod walk;
+pub mod write;
 
 #[cfg(test)]
+mod hooks;
+#[cfg(test)]
 mod tests;
+
+pub use shared::Files;

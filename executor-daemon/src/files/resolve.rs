@@ -42,8 +42,8 @@ pub enum ResolveError {
         /// As it was given.
         given: PathBuf,
     },
-    /// Search permission is missing on it or on a part of it.
-    #[error("permission to enter {given:?} is denied by the system")]
+    /// A permission is missing on it, or search permission on a part of it.
+    #[error("the system denies access to {given:?}")]
     PermissionDenied {
         /// As it was given.
         given: PathBuf,
@@ -105,12 +105,7 @@ impl ResolveError {
             Errno::ACCESS | Errno::PERM => Self::PermissionDenied { given },
             Errno::LOOP => Self::Links { given },
             Errno::NAMETOOLONG => Self::TooLong {
-                given: given
-                    .to_string_lossy()
-                    .chars()
-                    .take(64)
-                    .collect::<String>()
-                    .into(),
+                given: shortened(&given),
             },
             errno => Self::Other { given, errno },
         }
@@ -178,7 +173,18 @@ impl Resolver {
     /// # Errors
     /// See [`ResolveError`]. Nothing is left open.
     pub fn directory(&self, given: &OsStr) -> Result<Directory, ResolveError> {
-        directory(&self.roots, &self.cwd.name, given, self.means)
+        self.directory_from(&self.cwd.name, given, given)
+    }
+
+    /// The directory that `path` names, where a relative one starts at `base`,
+    /// an absolute name inside a root. Errors speak of `given`.
+    pub(super) fn directory_from(
+        &self,
+        base: &Path,
+        path: &OsStr,
+        given: &OsStr,
+    ) -> Result<Directory, ResolveError> {
+        resolve(&self.roots, base, path, given, self.means)
     }
 }
 
@@ -193,10 +199,20 @@ pub fn directory(
     given: &OsStr,
     means: Means,
 ) -> Result<Directory, ResolveError> {
-    if given.len() > PATH_BYTES {
+    resolve(roots, base, given, given, means)
+}
+
+fn resolve(
+    roots: &Roots,
+    base: &Path,
+    path: &OsStr,
+    given: &OsStr,
+    means: Means,
+) -> Result<Directory, ResolveError> {
+    if path.len() > PATH_BYTES {
         return Err(ResolveError::from_errno(Errno::NAMETOOLONG, given));
     }
-    let full = base.join(given);
+    let full = base.join(path);
     let Some((root, below)) = roots.containing(&full) else {
         // By its names alone it is outside. It is never looked at: what is
         // there is none of the session's business.
@@ -245,7 +261,9 @@ fn by_kernel(root: &Root, below: &Path, given: &OsStr) -> Option<Result<Director
         );
         match opened {
             Ok(handle) => {
-                let name = name_of(&handle).unwrap_or_else(|| root.canonical().join(below));
+                // Without the kernel's name for it (no procfs, or removed at
+                // this moment) only the walk knows where it is.
+                let name = name_of(&handle)?;
                 let handle = Arc::new(handle);
                 return Some(Ok(Directory { handle, name }));
             }
@@ -265,4 +283,23 @@ fn by_kernel(root: &Root, below: &Path, given: &OsStr) -> Option<Result<Director
 pub fn shown(path: &[u8]) -> String {
     let text = OsStr::from_bytes(path).to_string_lossy();
     text.chars().take(512).collect()
+}
+
+/// Bytes of a name in a message.
+const SHOWN_BYTES: usize = 512;
+
+/// `path`, or its first 512 bytes (a character is not cut) and an ellipsis.
+pub(super) fn shortened(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() <= SHOWN_BYTES {
+        return path.to_owned();
+    }
+    let mut end = SHOWN_BYTES;
+    // A continuation byte of UTF-8; a character has at most three.
+    while end > SHOWN_BYTES - 4 && bytes.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+        end -= 1;
+    }
+    let mut short = OsStr::from_bytes(bytes.get(..end).unwrap_or_default()).to_owned();
+    short.push("\u{2026}");
+    short.into()
 }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::resolve::{Directory, ResolveError, outside};
 use super::roots::{Root, Roots, components};
 
 /// Links that one name may go through.
-const LINKS: usize = 40;
+pub(super) const LINKS: usize = 40;
 /// Directories between a root and where a name leads. A path has at most 4,095
 /// bytes, but each of 40 links can add as many.
 const DEPTH: usize = 4096;
@@ -157,12 +157,31 @@ fn child<'a>(
                     // (readlink(2)), so it is the one that was looked at.
                     let text = rustix::fs::readlinkat(&found, c"", Vec::new())?;
                     let text = OsString::from_vec(text.into_bytes());
+                    if is_magic(&found, &text) {
+                        return Err(Errno::LOOP);
+                    }
                     Ok(Step::Link(Position::Inside { root, below }, text))
                 }
                 _ => Err(Errno::NOTDIR),
             }
         }
     }
+}
+
+/// Is the link one that the kernel makes up and follows without a name
+/// (`/proc/PID/cwd`, `fd/N` and the like in proc(5))? Its text only describes
+/// where it leads, so nothing follows it, as with `RESOLVE_NO_MAGICLINKS`.
+///
+/// The ordinary links of procfs (`self`, `mounts`) have relative texts.
+pub(super) fn is_magic(handle: impl AsFd, text: &OsStr) -> bool {
+    let text = text.as_bytes();
+    let odd = text.starts_with(b"/") || text.contains(&b':');
+    odd && is_procfs(handle)
+}
+
+/// Does the handle lead to a file of a procfs?
+pub(super) fn is_procfs(handle: impl AsFd) -> bool {
+    rustix::fs::fstatfs(handle).is_ok_and(|stat| stat.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 fn here<'a>(root: &'a Root, below: &'a [(OsString, OwnedFd)]) -> BorrowedFd<'a> {

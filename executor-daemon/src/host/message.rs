@@ -16,7 +16,7 @@ use crate::process::control::{SignalTarget, StdinWrite, StopMode};
 use crate::process::log::LogReader;
 use crate::process::snapshot::{Snapshot, StopMeans};
 use crate::process::spec::{StartSpec, TerminalSize};
-use crate::session::record::{SessionCounts, SessionRecord};
+use crate::session::record::{RootRecord, SessionCounts, SessionRecord};
 
 /// What travels beside a message.
 #[derive(Debug, Clone)]
@@ -34,6 +34,15 @@ pub enum Request {
     OpenSession(SessionRecord),
     /// → [`Reply::Session`].
     GetSession(SessionId),
+    /// Adds a root to a session, or gives one another access. →
+    /// [`Reply::Session`], where `created` says whether that changed anything.
+    /// Beside it: the root.
+    GrantRoot {
+        /// To which session.
+        session: SessionId,
+        /// Within the operator's roots, as the daemon has checked.
+        root: RootRecord,
+    },
     /// The session's client was heard of. → [`Reply::Done`].
     Contact(SessionId),
     /// → [`Reply::SessionEnded`]. Ending an ended session succeeds.

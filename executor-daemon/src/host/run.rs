@@ -216,6 +216,11 @@ pub(super) async fn handle(
             Ok(session(engine, opened, created))
         }
         Request::GetSession(id) => Ok(session(engine, engine.get_session(id)?, false)),
+        Request::GrantRoot { session: id, root } => {
+            let directory = directories(descriptors).pop();
+            let (opened, added) = engine.grant_root(id, root, directory)?;
+            Ok(session(engine, opened, added))
+        }
         Request::Contact(id) => engine.contact(id).map(done),
         Request::EndSession { session, grace } => {
             let ended = engine.end_session(session, grace).await?;

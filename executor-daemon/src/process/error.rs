@@ -23,6 +23,12 @@ pub enum ProcessError {
         /// The limit.
         limit: usize,
     },
+    /// Too many roots in one session.
+    #[error("the session has {limit} roots, which is the most; grant a directory above several")]
+    RootLimit {
+        /// The limit.
+        limit: usize,
+    },
     /// Another life of the engine.
     #[error("epoch {asked} is over, this is {current}: what belonged to it is gone{}", told(left.as_ref()))]
     EpochOver {

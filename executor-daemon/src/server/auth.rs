@@ -23,6 +23,8 @@ pub enum Scope {
     FilesWrite,
     /// Typing into somebody's terminal.
     Attach,
+    /// Giving a session another root.
+    Grant,
 }
 
 impl Scope {
@@ -36,6 +38,7 @@ impl Scope {
             Self::FilesRead => "files:read",
             Self::FilesWrite => "files:write",
             Self::Attach => "attach",
+            Self::Grant => "grant",
         }
     }
 
@@ -47,6 +50,7 @@ impl Scope {
             Self::FilesRead => 4,
             Self::FilesWrite => 8,
             Self::Attach => 16,
+            Self::Grant => 32,
         }
     }
 }
@@ -57,7 +61,7 @@ pub struct Scopes(u8);
 
 impl Scopes {
     /// Every scope there is.
-    pub const ALL: Self = Self(31);
+    pub const ALL: Self = Self(63);
 
     /// These.
     #[must_use]

@@ -88,7 +88,7 @@ pub(super) fn embed_with(config: Config, start: engine::Start) -> Result<Embedde
     let work = move || {
         // Dropped when the thread ends, however it ends.
         let _over: oneshot::Sender<()> = over_tell;
-        let runtime = match runtime(config.limits.blocking_threads) {
+        let runtime = match runtime(config.limits.threads()) {
             Ok(runtime) => runtime,
             Err(error) => {
                 let _ = ready.send(Err(ServeError::Start(error.to_string())));

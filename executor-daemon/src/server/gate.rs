@@ -17,8 +17,8 @@ use executor_proto::reason::{Failure, Reason};
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use crate::limits::Limits;
@@ -235,6 +235,18 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        // A request that its client gave up is no whole one, and whoever reads it
+        // must not take a part for all: hyper ends the body of a stream that was
+        // reset with NO_ERROR, tonic takes CANCELLED for the end of a request.
+        let broken_off = match &frame {
+            None => !this.body.is_end_stream(),
+            Some(Err(status)) => status.code() == Code::Cancelled,
+            Some(Ok(_)) => false,
+        };
+        if broken_off {
+            let status = Status::aborted("the client broke the request off before its end");
+            return Poll::Ready(Some(Err(status)));
+        }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
         {

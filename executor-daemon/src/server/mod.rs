@@ -48,8 +48,11 @@ pub use self::replace::Inheritance;
 use self::replace::Replaceable;
 
 use crate::config::{Config, ConfigError};
+use crate::files::Files;
+use crate::files::line_index::LineIndexes;
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
+use crate::files::secret::{Own, SecretFiles};
 use crate::host::message::Request;
 use crate::host::{LinkError, Notice};
 use crate::machine::{Facts, IdentityError, identity};
@@ -58,12 +61,15 @@ use crate::session::registry::Registry;
 use crate::socket::{Socket, SocketError};
 
 /// What health tells of; "" is the server as a whole.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "",
     "executor.v1.MachineService",
     "executor.v1.SessionService",
     "executor.v1.ProcessService",
+    "executor.v1.FileService",
 ];
+/// Files whose lines are found again without being counted again.
+const INDEXES: usize = 256;
 /// Connections that wait to be served.
 const ACCEPTED: usize = 64;
 /// Time before accept(2) is tried again when it failed.
@@ -225,8 +231,8 @@ async fn run<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (roots, facts) = look_around(config).await?;
-    let core = core(config, machine, &engine, roots, facts);
+    let surroundings = look_around(config).await?;
+    let core = core(config, machine, &engine, surroundings);
     let (health, health_service) = tonic_health::server::health_reporter();
     say(&health, ServingStatus::Serving).await;
     let reflection = Reflection::configure()
@@ -249,7 +255,8 @@ where
         .add_service(older_reflection.build_v1alpha().map_err(not_built)?)
         .add_service(core.machine_service())
         .add_service(core.session_service())
-        .add_service(core.process_service());
+        .add_service(core.process_service())
+        .add_service(core.file_service());
     let closing = CancellationToken::new();
     let incoming = ReceiverStream::new(incoming).map(Ok::<_, io::Error>);
     let serving = router.serve_with_incoming_shutdown(incoming, closing.cancelled());
@@ -334,28 +341,54 @@ async fn end(
 }
 
 /// What is asked of the system once. Blocks nobody.
-async fn look_around(config: &Config) -> Result<(Roots, Facts), ServeError> {
+async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
     let settings = config.roots.clone();
+    let globs = config.secret_files.clone();
+    let own = [
+        Some(Own::Path(config.state_dir.clone())),
+        Some(Own::Prefix(config.socket.clone())),
+        config.file.clone().map(Own::Path),
+    ];
+    let state = config.state_dir.clone();
     let look = move || {
         let roots: Result<Vec<_>, _> = settings
             .iter()
             .map(|root| Root::open(&root.path, root.access))
             .collect();
-        (roots, Facts::collect())
+        let secrets = SecretFiles::new(&globs, own.into_iter().flatten());
+        Ok(Surroundings {
+            roots: Roots::new(roots.map_err(ServeError::Root)?),
+            secrets: secrets.map_err(|error| ServeError::Start(error.to_string()))?,
+            facts: Facts::collect(),
+            // What those before us left half-done is finished first.
+            files: Files::open(&state),
+        })
     };
-    let (roots, facts) = tokio::task::spawn_blocking(look)
+    tokio::task::spawn_blocking(look)
         .await
-        .map_err(|error| ServeError::Start(error.to_string()))?;
-    Ok((Roots::new(roots.map_err(ServeError::Root)?), facts))
+        .map_err(|error| ServeError::Start(error.to_string()))?
+}
+
+/// What the daemon stands in.
+struct Surroundings {
+    roots: Roots,
+    secrets: SecretFiles,
+    facts: Facts,
+    files: Files,
 }
 
 fn core(
     config: &Config,
     machine: MachineId,
     engine: &Engine,
-    roots: Roots,
-    facts: Facts,
+    surroundings: Surroundings,
 ) -> Arc<Core> {
+    let Surroundings {
+        roots,
+        secrets,
+        facts,
+        files,
+    } = surroundings;
     let means = if facts.probe.openat2 {
         Means::Kernel
     } else {
@@ -366,6 +399,7 @@ fn core(
         roots,
         config.home.clone(),
         means,
+        secrets,
         config.limits.sessions,
     );
     Core::new(Parts {
@@ -373,6 +407,8 @@ fn core(
         machine,
         facts,
         registry,
+        files: Arc::new(files),
+        indexes: Arc::new(LineIndexes::new(INDEXES)),
         limits: config.limits.clone(),
     })
 }

@@ -6,6 +6,7 @@
 
 mod convert;
 mod failure;
+mod file;
 mod input;
 mod logs;
 mod machine;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use executor_proto::id::{MachineId, ProcessId, SessionSecret};
 use executor_proto::metadata;
 use executor_proto::reason::{Failure, Reason};
+use executor_proto::v1::file_service_server::FileServiceServer;
 use executor_proto::v1::machine_service_server::MachineServiceServer;
 use executor_proto::v1::process_service_server::ProcessServiceServer;
 use executor_proto::v1::session_service_server::SessionServiceServer;
@@ -30,8 +32,11 @@ use tonic::Extensions;
 use tonic::metadata::MetadataMap;
 
 use self::failure::Call;
+use self::file::places::Places;
 use self::logs::Logs;
 use self::readers::Readers;
+use crate::files::Files;
+use crate::files::line_index::LineIndexes;
 use crate::host::client::HostClient;
 use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::limits::Limits;
@@ -47,12 +52,15 @@ pub(crate) struct Parts {
     pub(crate) machine: MachineId,
     pub(crate) facts: Facts,
     pub(crate) registry: Registry,
+    pub(crate) files: Arc<Files>,
+    pub(crate) indexes: Arc<LineIndexes>,
     pub(crate) limits: Limits,
 }
 
 /// What calls share. One for a server's life.
 #[derive(Debug)]
 pub(crate) struct Core {
+    files: Places,
     parts: Parts,
     logs: Logs,
     readers: Readers,
@@ -65,6 +73,7 @@ impl Core {
     /// A core that takes calls.
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
+            files: Places::new(&parts.limits),
             parts,
             logs: Logs::default(),
             readers: Readers::default(),
@@ -104,6 +113,12 @@ impl Core {
     /// See [`Core::machine_service`].
     pub(crate) fn process_service(self: &Arc<Self>) -> ProcessServiceServer<process::Processes> {
         ProcessServiceServer::new(process::Processes::new(Arc::clone(self)))
+            .max_decoding_message_size(self.parts.limits.message_bytes)
+    }
+
+    /// See [`Core::machine_service`].
+    pub(crate) fn file_service(self: &Arc<Self>) -> FileServiceServer<file::FileCalls> {
+        FileServiceServer::new(file::FileCalls::new(Arc::clone(self)))
             .max_decoding_message_size(self.parts.limits.message_bytes)
     }
 

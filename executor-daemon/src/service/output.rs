@@ -299,7 +299,7 @@ async fn snapshot_at_exit(
 
 /// Tells the engine of contact while a stream is open, also while its client
 /// is too slow for it to be polled.
-fn count_as_contact(core: &Arc<Core>, caller: &Caller) -> Option<DropGuard> {
+pub(super) fn count_as_contact(core: &Arc<Core>, caller: &Caller) -> Option<DropGuard> {
     core.parts.registry.contact_period(&caller.session)?;
     let gone = CancellationToken::new();
     let guard = gone.clone().drop_guard();

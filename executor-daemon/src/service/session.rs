@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::convert::check::count;
 use super::convert::control::grace;
-use super::convert::session::{open_spec, session};
+use super::convert::session::{granted, open_spec, session};
 use super::failure::{self, Call, unexpected};
 use super::{Core, credentials, principal, secret};
 use crate::host::message::{Reply, Request as Ask};
@@ -80,6 +80,27 @@ impl SessionService for Sessions {
         Ok(Response::new(v1::KeepAliveResponse {}))
     }
 
+    async fn grant_root(
+        &self,
+        request: Request<v1::GrantRootRequest>,
+    ) -> Result<Response<v1::GrantRootResponse>, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let (path, access) = granted(message)?;
+        let core = &self.core;
+        let caller = core
+            .caller(&metadata, &extensions, Scope::Grant, Call::Other)
+            .await?;
+        let registry = &core.parts.registry;
+        let opened = registry
+            .grant(&caller.session, path, access)
+            .await
+            .map_err(|error| failure::session(&error))?;
+        Ok(Response::new(v1::GrantRootResponse {
+            session: Some(session(&opened)),
+            added: opened.created,
+        }))
+    }
+
     async fn end_session(
         &self,
         request: Request<v1::EndSessionRequest>,
@@ -103,6 +124,12 @@ impl SessionService for Sessions {
             .call_in(epoch, Ask::EndSession { session, grace }, Vec::new())
             .await;
         registry.forget(session);
+        if matches!(answer, Ok(_) | Err(ProcessError::SessionEnded(_))) {
+            let files = Arc::clone(&core.parts.files);
+            let forget = move || files.end_session(session);
+            // What cannot be forgotten now goes with the daemon.
+            let _ = core.files.changes.run(&core.tasks, forget).await;
+        }
         let answer = match answer {
             Err(ProcessError::SessionEnded(_)) => {
                 return Ok(Response::new(v1::EndSessionResponse::default()));

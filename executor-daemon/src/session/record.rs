@@ -15,6 +15,9 @@ pub enum Access {
     ReadWrite,
 }
 
+/// Roots of one session, at most.
+pub const ROOTS_MAX: usize = 64;
+
 /// A root as it was when the session was opened. Its descriptor travels
 /// beside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

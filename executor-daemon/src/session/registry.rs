@@ -19,10 +19,12 @@ use executor_proto::id::{Epoch, SessionId, SessionSecret};
 use tokio::time::Instant;
 
 use super::place::{Place, first_directory, granted};
-use super::record::{RootRecord, SessionCounts, SessionRecord};
+use super::record::{Access, RootRecord, SessionCounts, SessionRecord};
 pub use super::request::{Credentials, OpenSpec, SessionError};
+use crate::files::fence::Fence;
 use crate::files::resolve::{Directory, Means, ResolveError, Resolver};
 use crate::files::roots::{Root, Roots};
+use crate::files::secret::SecretFiles;
 use crate::host::client::{Answer, HostClient};
 use crate::host::message::{Descriptor, Reply, Request};
 use crate::process::error::ProcessError;
@@ -37,7 +39,7 @@ const CONTACT_MIN: Duration = Duration::from_millis(10);
 pub struct Session {
     record: SessionRecord,
     epoch: Epoch,
-    resolver: Resolver,
+    fence: Arc<Fence>,
     /// When the engine last heard of it. Std: held for a comparison.
     contact: Mutex<Instant>,
 }
@@ -75,7 +77,13 @@ impl Session {
     /// Where its names lead.
     #[must_use]
     pub fn resolver(&self) -> &Resolver {
-        &self.resolver
+        self.fence.resolver()
+    }
+
+    /// What its file operations go through.
+    #[must_use]
+    pub fn fence(&self) -> &Arc<Fence> {
+        &self.fence
     }
 
     /// The directory that a command is started in; an empty name is the
@@ -85,13 +93,13 @@ impl Session {
     /// See [`ResolveError`].
     pub async fn directory(self: &Arc<Self>, given: &OsStr) -> Result<Directory, ResolveError> {
         if given.is_empty()
-            && let Some(directory) = self.resolver.cwd_at_once()
+            && let Some(directory) = self.resolver().cwd_at_once()
         {
             return Ok(directory);
         }
         let session = Arc::clone(self);
         let name = given.to_owned();
-        blocking(given, move || session.resolver.directory(&name)).await
+        blocking(given, move || session.resolver().directory(&name)).await
     }
 
     /// `true` at most once in [`CONTACT`], or more often where the lease could
@@ -126,6 +134,7 @@ pub struct Registry {
     operator: Arc<Roots>,
     home: Option<PathBuf>,
     means: Means,
+    secrets: Arc<SecretFiles>,
     capacity: usize,
     /// Std: held for one look-up or change, never across an await.
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
@@ -133,13 +142,14 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry before an engine. Sessions get no more than
-    /// `operator` grants.
+    /// `operator` grants, and nothing that is one of `secrets`.
     #[must_use]
     pub fn new(
         engine: HostClient,
         operator: Roots,
         home: Option<PathBuf>,
         means: Means,
+        secrets: SecretFiles,
         capacity: usize,
     ) -> Self {
         Self {
@@ -147,6 +157,7 @@ impl Registry {
             operator: Arc::new(operator),
             home,
             means,
+            secrets: Arc::new(secrets),
             capacity,
             sessions: Mutex::default(),
         }
@@ -184,6 +195,37 @@ impl Registry {
             .call(Request::OpenSession(record), descriptors)
             .await?;
         Ok(self.adopt(spec.id, hash, answer)?)
+    }
+
+    /// Adds a root to a session within the operator's, or gives one another
+    /// access; `None`: as the operator grants. `created` in what is returned
+    /// says whether that changed anything. Cancel safe.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub async fn grant(
+        &self,
+        session: &Session,
+        path: PathBuf,
+        access: Option<Access>,
+    ) -> Result<Opened, SessionError> {
+        let operator = Arc::clone(&self.operator);
+        let means = self.means;
+        let asked = vec![(path, access)];
+        let roots = tokio::task::spawn_blocking(move || granted(&operator, asked, means))
+            .await
+            .unwrap_or_else(|_| Err(ProcessError::EngineGone.into()))?;
+        let root = roots.first().ok_or(ProcessError::EngineGone)?;
+        let request = Request::GrantRoot {
+            session: session.id(),
+            root: record_of(root),
+        };
+        let directory = Descriptor::Directory(Arc::clone(root.handle()));
+        let answer = self
+            .engine
+            .call_in(session.epoch, request, vec![directory])
+            .await?;
+        Ok(self.adopt(session.id(), session.record.secret_hash, answer)?)
     }
 
     /// The session that the credentials are for; counts as contact. Cancel
@@ -330,7 +372,11 @@ impl Registry {
         };
         check(&record, hash)?;
         let known = locked(&self.sessions).get(&id).cloned();
-        if let Some(session) = known.filter(|session| session.epoch == epoch) {
+        // One whose roots have become more is another value; calls that run go
+        // on with the one they have.
+        let same =
+            |session: &Arc<Session>| session.epoch == epoch && session.record.roots == record.roots;
+        if let Some(session) = known.filter(same) {
             return Ok(Opened {
                 session,
                 counts,
@@ -368,8 +414,9 @@ impl Registry {
                 .map_err(|_| missing(&root.path))?;
             roots.push(root);
         }
+        let resolver = Resolver::new(Roots::new(roots), cwd, self.means);
         Ok(Session {
-            resolver: Resolver::new(Roots::new(roots), cwd, self.means),
+            fence: Arc::new(Fence::new(resolver, Arc::clone(&self.secrets))),
             record,
             epoch,
             contact: Mutex::new(Instant::now()),

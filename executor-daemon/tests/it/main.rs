@@ -6,4 +6,5 @@
     reason = "tests look at files and processes as an outsider does"
 )]
 
+mod files;
 mod tree;

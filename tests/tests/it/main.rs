@@ -15,6 +15,7 @@
 
 mod cases;
 mod cli;
+mod files;
 mod host;
 mod hostile;
 mod layers;

@@ -7,7 +7,7 @@ use executor_client::{Command, Session, v1};
 
 use crate::cli::args::RunArgs;
 use crate::cli::failure::CliError;
-use crate::cli::{Context, terminal};
+use crate::cli::{Context, daemon, terminal};
 
 use super::input;
 
@@ -62,7 +62,7 @@ fn is_text(word: &OsStr) -> bool {
 /// they are. On another one: what a login there gives.
 fn place(context: &Context, args: &RunArgs, mut command: Command) -> Result<Command, CliError> {
     let surroundings = &context.surroundings;
-    if is_own_machine(context.address.as_deref()) {
+    if daemon::is_own_machine(context.address.as_deref()) {
         let cwd = match &args.cwd {
             Some(cwd) => surroundings.absolute(cwd)?,
             None => surroundings.cwd()?,
@@ -89,13 +89,6 @@ fn place(context: &Context, args: &RunArgs, mut command: Command) -> Result<Comm
         command = command.env(name, value);
     }
     Ok(command)
-}
-
-/// A Unix socket leads to our own machine.
-fn is_own_machine(address: Option<&str>) -> bool {
-    address.is_none_or(|address| {
-        address == super::super::daemon::LOCAL || address.starts_with("unix:")
-    })
 }
 
 fn split_variable(pair: &OsStr) -> Result<(&OsStr, &OsStr), CliError> {

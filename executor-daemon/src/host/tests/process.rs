@@ -152,6 +152,7 @@ pub(super) fn refusals() -> Vec<(String, ProcessError)> {
         ("session-ended", E::SessionEnded(session)),
         ("session-secret-mismatch", E::SessionSecretMismatch(session)),
         ("session-limit", E::SessionLimit { limit }),
+        ("root-limit", E::RootLimit { limit }),
         ("epoch-over", epoch_over(None)),
         ("epoch-over-after-loss", epoch_over(Some(left))),
         ("not-found", E::NotFound(id)),

@@ -114,6 +114,13 @@ fn others() -> Vec<(&'static str, Request)> {
     let size = TerminalSize::new(1000, 1).unwrap();
     vec![
         ("open-session", Request::OpenSession(record())),
+        (
+            "grant-root",
+            Request::GrantRoot {
+                session,
+                root: record().roots.remove(0),
+            },
+        ),
         ("get-session", Request::GetSession(session)),
         ("contact", Request::Contact(session)),
         ("end-session", Request::EndSession { session, grace }),

@@ -246,13 +246,14 @@ fn export_session(
     files: &mut Files,
 ) -> SessionState {
     let lease = *session.lease();
-    let directories = files.put_all(&session.directories);
+    let (record, _, directories) = session.opened();
+    let directories = files.put_all(&directories);
     let table = session.table().export(|process| {
         let work = works.remove(&(process.facts.session, process.facts.id));
         ProcessState::of(process, work, files)
     });
     SessionState {
-        record: session.record.clone(),
+        record,
         directories,
         lease,
         table,

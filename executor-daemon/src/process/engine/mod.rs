@@ -13,6 +13,7 @@
 //! sessions, then a table, then a process.
 
 mod control;
+mod grant;
 mod handover;
 mod sessions;
 mod start;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
+use super::grant::Places;
 use crate::process::control::Target;
 use crate::process::error::ProcessError;
 use crate::process::lifecycle::Intent;
@@ -28,9 +29,10 @@ const ENDED_REMEMBERED: usize = 65_536;
 /// One open session.
 #[derive(Debug)]
 pub(super) struct Session {
+    /// As it was opened; its roots now are among the places.
     pub(super) record: SessionRecord,
-    /// The working directory, then the roots.
-    pub(super) directories: Vec<Arc<OwnedFd>>,
+    /// Std: held to copy or change it.
+    places: Mutex<Places>,
     lease: Mutex<Lease>,
     table: Mutex<Table>,
 }
@@ -42,9 +44,13 @@ impl Session {
         lease: Lease,
         table: Table,
     ) -> Self {
+        let places = Places {
+            roots: record.roots.clone(),
+            directories,
+        };
         Self {
             record,
-            directories,
+            places: Mutex::new(places),
             lease: Mutex::new(lease),
             table: Mutex::new(table),
         }
@@ -56,6 +62,19 @@ impl Session {
 
     pub(super) fn lease(&self) -> MutexGuard<'_, Lease> {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn opened(&self) -> Opened {
+        let Places { roots, directories } = self.places().clone();
+        let record = SessionRecord {
+            roots,
+            ..self.record.clone()
+        };
+        (record, self.counts(), directories)
     }
 
     fn counts(&self) -> SessionCounts {
@@ -134,7 +153,7 @@ impl Engine {
             Ok(session) if session.record.secret_hash == record.secret_hash => {
                 drop(sessions);
                 session.lease().touch(Instant::now());
-                return Ok((opened(&session), false));
+                return Ok((session.opened(), false));
             }
             Ok(_) => return Err(ProcessError::SessionSecretMismatch(record.id)),
             Err(ProcessError::SessionNotFound(_)) => {}
@@ -153,12 +172,12 @@ impl Engine {
             .insert(session.record.id, Arc::clone(&session));
         drop(sessions);
         self.shared.leases.notify_one();
-        Ok((opened(&session), true))
+        Ok((session.opened(), true))
     }
 
     pub(crate) fn get_session(&self, id: SessionId) -> Result<Opened, ProcessError> {
         let session = self.sessions().get(id)?;
-        Ok(opened(&session))
+        Ok(session.opened())
     }
 
     /// The session's client was heard of.
@@ -414,14 +433,6 @@ impl Engine {
             .flat_map(|session| session.table().kept().cloned().collect::<Vec<_>>())
             .collect())
     }
-}
-
-fn opened(session: &Session) -> Opened {
-    (
-        session.record.clone(),
-        session.counts(),
-        session.directories.clone(),
-    )
 }
 
 /// Ends one process and its residue. Says whether there was anything to end.

@@ -107,6 +107,15 @@ impl Fake {
                 self.state.lock().unwrap().sessions.insert(id, entry);
                 self.session(id, true)
             }
+            Request::GrantRoot { session, root } => {
+                if let Some((record, handles)) =
+                    self.state.lock().unwrap().sessions.get_mut(&session)
+                {
+                    record.roots.push(root);
+                    handles.extend(directories);
+                }
+                self.session(session, true)
+            }
             Request::GetSession(id) => self.session(id, false),
             Request::Contact(id) => {
                 self.state.lock().unwrap().contacts += 1;

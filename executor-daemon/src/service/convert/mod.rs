@@ -7,6 +7,7 @@
 
 pub(super) mod check;
 pub(super) mod control;
+pub(super) mod file;
 pub(super) mod output;
 pub(super) mod process;
 pub(super) mod session;

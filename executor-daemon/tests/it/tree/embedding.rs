@@ -10,7 +10,7 @@ use executor_proto::id::Epoch;
 use super::{NOBODY, daemon, eventually, lives, plan};
 
 /// This test program, asked for one ignored test.
-pub(super) fn again(test: &str) -> Command {
+pub(crate) fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", test]);
     command

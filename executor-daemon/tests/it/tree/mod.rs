@@ -3,7 +3,7 @@
 //! Each test runs over all means that this machine has; a means that is not to
 //! be had is named on stderr and skipped.
 
-mod embedding;
+pub(crate) mod embedding;
 mod handover;
 mod launch;
 mod leaks;

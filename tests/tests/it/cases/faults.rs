@@ -14,14 +14,14 @@ use super::everything;
 use crate::hostile::dice::Dice;
 
 /// A daemon, and a session that reaches it through a proxy.
-pub(super) struct Behind {
-    pub(super) daemon: Daemon,
-    pub(super) proxy: Proxy,
-    pub(super) session: Session,
+pub(crate) struct Behind {
+    pub(crate) daemon: Daemon,
+    pub(crate) proxy: Proxy,
+    pub(crate) session: Session,
 }
 
 impl Behind {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let daemon = Daemon::start_with(DaemonOptions {
             configuration: "[limits]\nprocesses_per_session = 2000\n".into(),
             ..DaemonOptions::default()
@@ -37,7 +37,12 @@ impl Behind {
     }
 
     /// Does something while `fault` strikes once.
-    async fn struck<T>(&self, fault: Fault, what: &str, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn struck<T>(
+        &self,
+        fault: Fault,
+        what: &str,
+        call: impl Future<Output = T>,
+    ) -> T {
         let before = self.proxy.struck();
         self.proxy.fault(fault);
         let done = in_time(what, call).await;
@@ -69,7 +74,7 @@ pub(super) async fn open(proxy: &Proxy, work: &Path) -> Session {
 }
 
 /// Different in each run; what it was is told.
-pub(super) fn dice() -> Dice {
+pub(crate) fn dice() -> Dice {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let seed = std::env::var("EXECUTOR_TEST_SEED").ok();
     let seed = seed.map_or(now.as_nanos() as u64, |seed| seed.parse().unwrap());
@@ -77,7 +82,7 @@ pub(super) fn dice() -> Dice {
     Dice(seed)
 }
 
-pub(super) fn bash(session: &Session, text: impl Into<Vec<u8>>) -> Command {
+pub(crate) fn bash(session: &Session, text: impl Into<Vec<u8>>) -> Command {
     session.command(text).with_shell(Shell::Bash)
 }
 

@@ -1,7 +1,7 @@
 //! Inputs that shipped systems got wrong, with the right outcome.
 
 mod env;
-mod faults;
+pub(crate) mod faults;
 mod output;
 mod pids;
 mod process_start;

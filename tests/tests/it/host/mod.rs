@@ -2,6 +2,7 @@
 //! the replacement of the daemon, and of the process host by another image.
 
 mod crowd;
+mod grant;
 mod handover;
 mod lost;
 mod restart;

@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 /// A client without any manners of ours: no retries, no checks.
-struct Raw {
+pub(crate) struct Raw {
     channel: Channel,
     session: SessionId,
     secret: String,
@@ -26,7 +26,7 @@ struct Raw {
 }
 
 impl Raw {
-    async fn new(daemon: &Daemon) -> Self {
+    pub(crate) async fn new(daemon: &Daemon) -> Self {
         let address = format!("unix:{}", daemon.socket().display());
         let channel = Endpoint::from_shared(address).unwrap().connect_lazy();
         let credentials = SessionCredentials::random();
@@ -45,7 +45,11 @@ impl Raw {
         raw
     }
 
-    fn with<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn with<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
         metadata.insert(
@@ -87,7 +91,7 @@ fn start(text: &str) -> v1::StartProcessRequest {
     }
 }
 
-fn reason(status: &Status) -> Option<Reason> {
+pub(crate) fn reason(status: &Status) -> Option<Reason> {
     Failure::from_status(status).map(|failure| failure.reason)
 }
 

@@ -1,5 +1,7 @@
 //! The one mapping from what the inside refuses to reasons of the protocol.
 
+pub(super) mod file;
+
 use executor_proto::reason::{Failure, Reason};
 
 use super::convert::process::spawn_failure;
@@ -28,6 +30,7 @@ pub(super) fn engine(error: &ProcessError, call: Call) -> Failure {
         E::SessionEnded(_) => failure(Reason::SessionEnded),
         E::SessionSecretMismatch(_) => failure(Reason::SessionSecretMismatch),
         E::SessionLimit { limit } => limited(failure(Reason::SessionLimit), "sessions", *limit),
+        E::RootLimit { .. } => failure(Reason::RootUnusable).with("field", "root"),
         E::EpochOver { current, left, .. } => {
             let failure = epoch(call, error).with("epoch", current);
             match left {
@@ -206,7 +209,7 @@ mod tests {
 
     /// The rows of docs/errors.md: reason → code, meaning, what to do.
     fn table() -> HashMap<&'static str, (String, &'static str, &'static str)> {
-        let text = include_str!("../../../docs/errors.md");
+        let text = include_str!("../../../../docs/errors.md");
         let rows = text.lines().filter_map(|line| {
             let cells: Vec<_> = line
                 .strip_prefix("| `")?

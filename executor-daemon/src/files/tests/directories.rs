@@ -1,65 +1,13 @@
-//! Working directories by handle, each rule with the kernel's means and with
-//! the walk.
+//! Working directories by handle.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::resolve::{Directory, Means, ResolveError, Resolver, directory};
-use super::roots::{Root, Roots};
+use super::super::resolve::{ResolveError, Resolver, directory};
+use super::super::roots::{Root, Roots};
+use super::{BOTH, Tree, is, outside};
 use crate::session::record::Access;
-
-const BOTH: [Means; 2] = [Means::Kernel, Means::Walk];
-
-/// `w/app` is the root, with `sub/deep`; `w/app-evil` and `w/other` lie beside.
-struct Tree {
-    top: tempfile::TempDir,
-}
-
-impl Tree {
-    fn new() -> Self {
-        let top = tempfile::tempdir().unwrap();
-        for name in [
-            "w/app/sub/deep",
-            "w/app/d1/sub",
-            "w/app-evil/x",
-            "w/other/x",
-        ] {
-            std::fs::create_dir_all(top.path().join(name)).unwrap();
-        }
-        Self { top }
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.top.path().join(name)
-    }
-
-    fn roots(&self, names: &[&str]) -> Roots {
-        let open = |name: &&str| Root::open(&self.at(name), Access::ReadWrite).unwrap();
-        Roots::new(names.iter().map(open).collect())
-    }
-
-    fn resolver(&self, means: Means) -> Resolver {
-        let roots = self.roots(&["w/app"]);
-        let cwd = directory(&roots, Path::new("/"), self.at("w/app").as_os_str(), means).unwrap();
-        Resolver::new(roots, cwd, means)
-    }
-}
-
-fn is(found: &Directory, expected: &Path) -> bool {
-    let found = rustix::fs::fstat(&found.handle).unwrap();
-    let expected = rustix::fs::stat(expected).unwrap();
-    (found.st_dev, found.st_ino) == (expected.st_dev, expected.st_ino)
-}
-
-fn outside(result: Result<Directory, ResolveError>) -> (PathBuf, PathBuf) {
-    match result {
-        Err(ResolveError::OutsideRoots {
-            resolved, nearest, ..
-        }) => (resolved, nearest),
-        other => panic!("not refused: {other:?}"),
-    }
-}
 
 #[test]
 fn names_inside_the_root_are_found_and_named_without_links() {

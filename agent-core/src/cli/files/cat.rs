@@ -1,0 +1,48 @@
+//! `executor cat`
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use executor_client::v1;
+use serde_json::{Value, json};
+
+use super::args::CatArgs;
+use super::{Place, json as file_json};
+use crate::cli::failure::{CliError, print_line};
+use crate::cli::sink::{Sink, Target};
+
+/// Prints the bytes of files, one after the other.
+pub(super) async fn run(place: &Place<'_>, args: &CatArgs) -> Result<(), CliError> {
+    let sink = Sink::start()?;
+    for path in &args.paths {
+        let path = place.path(path)?;
+        let mut bytes = place.session.read_bytes(v1::ReadBytesRequest {
+            path: path.clone(),
+            offset: args.offset,
+            length: args.length,
+            ..Default::default()
+        });
+        loop {
+            let offset = bytes.offset();
+            let Some(data) = bytes.next().await? else {
+                break;
+            };
+            if place.context.json {
+                print_line(part(&path, offset, &data))?;
+            } else {
+                sink.write(Target::Stdout, data).await?;
+            }
+        }
+    }
+    sink.finish().await
+}
+
+/// As `text` where the bytes are UTF-8, else as `base64`.
+fn part(path: &[u8], offset: u64, data: &[u8]) -> Value {
+    let mut object = file_json::at(path);
+    let content = match std::str::from_utf8(data) {
+        Ok(text) => json!({"offset": offset, "text": text}),
+        Err(_) => json!({"offset": offset, "base64": STANDARD.encode(data)}),
+    };
+    file_json::extend(&mut object, content);
+    object.into()
+}

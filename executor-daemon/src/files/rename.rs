@@ -1,0 +1,342 @@
+//! An entry gets another name, in its directory or another one on the same
+//! file system.
+
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::Files;
+use super::entry::{Entry, Last};
+use super::error::FileError;
+use super::instance::random_name;
+use super::make_directory::make_parents;
+use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
+use super::object::{Facts, FileKind, Object};
+use super::outcome::{Check, id};
+use super::remove::not_a_root;
+use super::shared::State;
+use super::undo::{FILE_BYTES, Saved, Undo};
+use super::write::ATTEMPTS;
+
+/// What is to get which name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RenameSpec {
+    /// As the caller names it. A link is itself.
+    #[serde(with = "crate::path_bytes")]
+    pub from: PathBuf,
+    /// The new name. A link that has it is not followed.
+    #[serde(with = "crate::path_bytes")]
+    pub to: PathBuf,
+    /// Take the place of a regular file or link that has the new name.
+    pub replace: bool,
+    /// Make missing directories above the new name.
+    pub parents: bool,
+}
+
+impl RenameSpec {
+    /// Without replacing anything.
+    #[must_use]
+    pub fn new(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Self {
+        Self {
+            from: from.into(),
+            to: to.into(),
+            replace: false,
+            parents: false,
+        }
+    }
+}
+
+/// What has the new name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    /// It.
+    pub file: Described,
+    /// Both names are the same entry: nothing had to be done.
+    pub unchanged: bool,
+    /// To take it back; `None`: it cannot be.
+    pub undo_token: Option<String>,
+}
+
+impl Outcome for Renamed {
+    fn found(&mut self, facts: Facts) {
+        self.file.facts = facts;
+    }
+
+    fn without_undo(&mut self) {
+        self.undo_token = None;
+    }
+}
+
+impl Files {
+    /// Renames. Blocks; waits for its turn on both names.
+    ///
+    /// # Errors
+    /// [`FileError::Exists`] when the new name is taken (with `replace`: by
+    /// anything but a regular file or link, or by another name of the same
+    /// file), [`FileError::CrossesFileSystems`], [`FileError::IsARoot`],
+    /// [`FileError::Secret`] for a directory with a secret file's name in it,
+    /// every refusal of the names. Nothing was changed then.
+    pub fn rename(
+        &self,
+        caller: Caller<'_>,
+        spec: &RenameSpec,
+    ) -> Result<Reply<Renamed>, FileError> {
+        let asked = request("rename", spec, &[]);
+        self.once(caller, &spec.from, asked, |step| {
+            for _ in 0..ATTEMPTS {
+                match attempt(step, spec) {
+                    Err(FileError::Changed { .. }) => {}
+                    done => return done,
+                }
+            }
+            Err(FileError::Changed {
+                given: spec.from.clone(),
+            })
+        })
+    }
+}
+
+/// Both ends, as they are.
+struct Ends {
+    from: Entry,
+    object: Object,
+    to: Entry,
+    there: Option<Object>,
+}
+
+impl Ends {
+    fn find(step: &Step<'_>, spec: &RenameSpec) -> Result<Self, FileError> {
+        let fence = step.caller.fence;
+        let from = fence.entry(spec.from.as_os_str(), Last::Keep)?;
+        let object = match look(&from)? {
+            Some(object) => object,
+            // With the names that look like it.
+            None => fence.object(spec.from.as_os_str(), Last::Keep)?,
+        };
+        fence.writable(&from)?;
+        let to = fence.entry(spec.to.as_os_str(), Last::Keep)?;
+        fence.writable(&to)?;
+        // A directory gets its name as one: `to/` need not be there.
+        let there = match look(&to) {
+            Err(_) if to.must_be_directory() => {
+                return Err(FileError::Exists {
+                    given: spec.to.clone(),
+                    kind: Facts::at(to.parent(), to.name())
+                        .map_or(FileKind::Unknown, |facts| facts.kind),
+                });
+            }
+            there => there?,
+        };
+        Ok(Self {
+            from,
+            object,
+            to,
+            there,
+        })
+    }
+
+    fn keys(&self) -> Result<Vec<super::turn::Key>, FileError> {
+        let mut all = keys(&self.from, Some(&self.object))?;
+        all.extend(keys(&self.to, self.there.as_ref())?);
+        Ok(all)
+    }
+}
+
+fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
+    if spec.parents {
+        // Not before it is known that there is something to rename.
+        step.caller
+            .fence
+            .object(spec.from.as_os_str(), Last::Keep)?;
+        make_parents(step.caller.fence, &spec.to)?;
+    }
+    let wanted = Ends::find(step, spec)?.keys()?;
+    let turn = step.turn(wanted.clone(), &spec.from)?;
+    let ends = Ends::find(step, spec)?;
+    if ends.keys()? != wanted {
+        return Err(changed(spec));
+    }
+    let outcome = |facts, unchanged| Renamed {
+        file: Described {
+            path: ends.to.path().to_owned(),
+            facts,
+            link_target: None,
+        },
+        unchanged,
+        undo_token: None,
+    };
+    let facts = *ends.object.facts();
+    let text = ends.object.link_target()?;
+    let with_text = |mut renamed: Renamed| {
+        renamed.file.link_target = text.clone().map(std::ffi::OsString::into_encoded_bytes);
+        renamed
+    };
+    if is_same_entry(&ends)? {
+        return Ok(with_text(outcome(facts, true)));
+    }
+    let fence = step.caller.fence;
+    allowed(step, spec, &ends)?;
+    let check = Check::Renamed {
+        from: location(fence, &ends.from)?,
+        to: location(fence, &ends.to)?,
+        id: id(&facts),
+    };
+    step.begins(check, &with_text(outcome(facts, false)), &spec.from)?;
+    #[cfg(test)]
+    step.files.hooks.commit(ends.from.path());
+    let displaced = exchange_names(step.files.state()?, spec, &ends)?;
+    let now = Facts::at(ends.to.parent(), ends.to.name()).unwrap_or(facts);
+    drop(turn);
+    let undo = match (&ends.there, displaced) {
+        // What it displaced could not be brought back.
+        (Some(_), None) => None,
+        (_, displaced) => Some(Undo::Renamed {
+            to: ends.to.path().to_owned(),
+            dev: facts.dev,
+            ino: facts.ino,
+            displaced,
+        }),
+    };
+    Ok(Renamed {
+        undo_token: undo.and_then(|undo| step.keeps(ends.from.path(), undo)),
+        ..with_text(outcome(now, false))
+    })
+}
+
+/// The same name in the same directory, however both are spelled.
+fn is_same_entry(ends: &Ends) -> Result<bool, FileError> {
+    let above = |entry: &Entry| {
+        Facts::of(entry.parent())
+            .map_err(|errno| FileError::from_errno(errno, "examining", entry.given()))
+    };
+    Ok(ends.from.name() == ends.to.name() && above(&ends.from)?.is_same_file(&above(&ends.to)?))
+}
+
+fn allowed(step: &Step<'_>, spec: &RenameSpec, ends: &Ends) -> Result<(), FileError> {
+    let fence = step.caller.fence;
+    let is_directory = ends.object.facts().kind == FileKind::Directory;
+    if is_directory {
+        not_a_root(fence, &ends.from)?;
+        if fence.secrets().leads_to_secret(ends.from.path()) {
+            return Err(FileError::Secret {
+                given: spec.from.clone(),
+                rule: "a name on the way to a secret file".to_owned(),
+            });
+        }
+        if ends.to.path().starts_with(ends.from.path()) {
+            return Err(FileError::InvalidArgument {
+                field: "to",
+                why: "a directory cannot be moved into itself".to_owned(),
+            });
+        }
+    } else if ends.to.must_be_directory() {
+        return Err(FileError::Resolve(
+            super::resolve::ResolveError::NotADirectory {
+                given: spec.to.clone(),
+            },
+        ));
+    }
+    let Some(there) = ends.there.as_ref().map(Object::facts) else {
+        return Ok(());
+    };
+    // rename(2) of one name of a file onto another does nothing and says that
+    // it did.
+    let replaceable = matches!(there.kind, FileKind::Regular | FileKind::Link)
+        && matches!(ends.object.facts().kind, FileKind::Regular | FileKind::Link)
+        && !there.is_same_file(ends.object.facts());
+    if spec.replace && replaceable {
+        return Ok(());
+    }
+    Err(FileError::Exists {
+        given: spec.to.clone(),
+        kind: there.kind,
+    })
+}
+
+/// What was displaced, where it could be kept.
+fn exchange_names(
+    state: &State,
+    spec: &RenameSpec,
+    ends: &Ends,
+) -> Result<Option<Saved>, FileError> {
+    let (from, to) = (&ends.from, &ends.to);
+    let last = Facts::at(from.parent(), from.name());
+    if !last.is_ok_and(|now| now.is_same_file(ends.object.facts())) {
+        return Err(changed(spec));
+    }
+    let failed = |errno| match errno {
+        Errno::XDEV => FileError::CrossesFileSystems {
+            from: spec.from.clone(),
+            to: spec.to.clone(),
+        },
+        Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR => changed(spec),
+        Errno::INVAL => FileError::InvalidArgument {
+            field: "to",
+            why: "a directory cannot be moved into itself".to_owned(),
+        },
+        Errno::NOENT => changed(spec),
+        errno => FileError::from_errno(errno, "renaming", from.given()),
+    };
+    let Some(there) = &ends.there else {
+        let flags = RenameFlags::NOREPLACE;
+        let renamed =
+            rustix::fs::renameat_with(from.parent(), from.name(), to.parent(), to.name(), flags);
+        return match renamed {
+            Ok(()) => Ok(None),
+            // The file system knows no such flag, or a directory is moved into
+            // itself: the plain call tells the two apart.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                if Facts::at(to.parent(), to.name()).is_ok() {
+                    return Err(changed(spec));
+                }
+                rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name())
+                    .map(|()| None)
+                    .map_err(failed)
+            }
+            Err(errno) => Err(failed(errno)),
+        };
+    };
+    let now = Facts::at(to.parent(), to.name());
+    if !now.is_ok_and(|now| now == *there.facts()) {
+        return Err(changed(spec));
+    }
+    let saved = link_aside(state, to, there.facts());
+    let renamed = rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name());
+    if let Err(errno) = renamed {
+        if let Some(saved) = saved {
+            state.instance.remove(&saved.name);
+        }
+        return Err(failed(errno));
+    }
+    Ok(saved)
+}
+
+/// Another name for the file that is about to lose its own (link(2)).
+fn link_aside(state: &State, to: &Entry, facts: &Facts) -> Option<Saved> {
+    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+        return None;
+    }
+    let name = random_name("undo-").ok()?;
+    rustix::fs::linkat(
+        to.parent(),
+        to.name(),
+        state.instance.directory(),
+        &name,
+        AtFlags::empty(),
+    )
+    .ok()?;
+    Some(Saved {
+        name,
+        length: facts.size,
+        mode: facts.mode,
+        itself: true,
+    })
+}
+
+fn changed(spec: &RenameSpec) -> FileError {
+    FileError::Changed {
+        given: spec.from.clone(),
+    }
+}

@@ -1,0 +1,93 @@
+//! What all sessions of a daemon share where files are changed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use executor_proto::id::SessionId;
+
+use super::error::FileError;
+use super::instance::{Instance, InstanceError};
+use super::receipts::Receipts;
+use super::turn::Turns;
+use super::undo::Undos;
+
+/// How long a mutation waits for its turn unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the module's documentation. One a state directory and process; its
+/// methods block and may be called from any number of threads.
+#[derive(Debug)]
+pub struct Files {
+    state: Result<State, InstanceError>,
+    pub(super) turns: Turns,
+    pub(super) undos: Undos,
+    patience: Duration,
+    #[cfg(test)]
+    pub(super) hooks: super::hooks::Hooks,
+}
+
+/// What is on disk.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) instance: Instance,
+    pub(super) receipts: Receipts,
+}
+
+impl Files {
+    /// Recovers what dead instances left below `state`, and begins a new one.
+    /// A state directory that cannot be used costs the mutations only: each
+    /// says why.
+    #[must_use]
+    pub fn open(state: &Path) -> Self {
+        Self::with_patience(state, PATIENCE)
+    }
+
+    /// As [`Files::open`], where mutations wait for their turn at most this
+    /// long.
+    #[must_use]
+    pub fn with_patience(state: &Path, patience: Duration) -> Self {
+        let opened = Instance::open(state).and_then(|instance| {
+            let receipts = Receipts::open(state)?;
+            Ok(State { instance, receipts })
+        });
+        if let Err(error) = &opened {
+            tracing::error!(%error, "no file can be changed");
+        }
+        Self {
+            state: opened,
+            turns: Turns::default(),
+            undos: Undos::default(),
+            patience,
+            #[cfg(test)]
+            hooks: super::hooks::Hooks::default(),
+        }
+    }
+
+    /// Why no file can be changed, if so.
+    #[must_use]
+    pub fn problem(&self) -> Option<&InstanceError> {
+        self.state.as_ref().err()
+    }
+
+    /// Forgets what is kept of a session that is over: its results and what
+    /// could be undone.
+    pub fn end_session(&self, session: SessionId) {
+        let saved = self.undos.end(session);
+        if let Ok(state) = &self.state {
+            for name in saved {
+                state.instance.remove(&name);
+            }
+            state.receipts.end(session);
+        }
+    }
+
+    pub(super) fn state(&self) -> Result<&State, FileError> {
+        self.state
+            .as_ref()
+            .map_err(|error| FileError::StateUnusable(error.clone()))
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+}

@@ -1,0 +1,5 @@
+mod diff;
+mod edits;
+mod elision;
+mod encoding;
+mod line_ending;
