@@ -251,7 +251,10 @@ impl Encoding {
             bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
         } else {
             let (encoded, _, lost) = self.inner.encode(text);
-            if lost {
+            // Some characters are written as another one's bytes, such as the
+            // yen sign as a backslash in Shift_JIS.
+            let (read, _) = self.inner.decode_without_bom_handling(&encoded);
+            if lost || read != text {
                 return Err(self.unencodable(text));
             }
             bytes.extend_from_slice(&encoded);
@@ -299,8 +302,10 @@ impl Encoding {
     fn unencodable(self, text: &str) -> TextError {
         let mut line = 1;
         for character in text.chars() {
-            let (_, _, lost) = self.inner.encode(character.encode_utf8(&mut [0; 4]));
-            if lost {
+            let mut buffer = [0; 4];
+            let one = character.encode_utf8(&mut buffer);
+            let (encoded, _, lost) = self.inner.encode(one);
+            if lost || self.inner.decode_without_bom_handling(&encoded).0 != *one {
                 return TextError::Unencodable {
                     encoding: self.name(),
                     character,
