@@ -18,7 +18,10 @@ async fn read(session: &Session, path: &Path) -> Result<Vec<u8>, ClientError> {
         path: path_bytes(path.to_owned()),
         ..Default::default()
     };
-    Ok(in_time("a page", session.read_lines(request)).await?.text.to_vec())
+    Ok(in_time("a page", session.read_lines(request))
+        .await?
+        .text
+        .to_vec())
 }
 
 #[tokio::test]
