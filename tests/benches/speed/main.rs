@@ -21,6 +21,7 @@ mod bulk;
 mod crowd;
 mod daemon;
 mod figures;
+mod files;
 mod floor;
 mod host;
 mod idle;
@@ -42,7 +43,7 @@ use crate::relay::Relay;
 use crate::stats::Report;
 
 /// Name and what it measures.
-const ROWS: [(&str, &str); 11] = [
+const ROWS: [(&str, &str); 13] = [
     ("P1", "start `true` → exit known, one at a time"),
     ("P2", "the same for `bash -c true`"),
     ("P3", "child's write → bytes at the client"),
@@ -57,6 +58,8 @@ const ROWS: [(&str, &str); 11] = [
         "P12",
         "the daemon killed under 1,000 processes → a read answers",
     ),
+    ("F1", "a page deep in a 1 GiB text, and the next"),
+    ("F5", "one line of a 1 MiB file edited, durable"),
 ];
 
 /// Set in the process that measures.
@@ -190,7 +193,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
             "P9" => idle::processes(&mut bench).await,
             "P10" => idle::alone(&mut bench).await,
             "P11" => spawn::beside_idle(&mut bench).await,
-            _ => restart::run(&mut bench).await,
+            "P12" => restart::run(&mut bench).await,
+            "F1" => files::deep_lines(&mut bench).await,
+            _ => files::edit(&mut bench).await,
         };
         // What was measured so far is worth telling all the same.
         if let Err(error) = done {

@@ -17,7 +17,7 @@ fn read(fence: &Fence, request: &ReadLines) -> Result<Lines, FileError> {
     read_with(fence, request, &LineIndexes::new(4))
 }
 
-fn read_with(
+pub(super) fn read_with(
     fence: &Fence,
     request: &ReadLines,
     indexes: &LineIndexes,
@@ -25,7 +25,7 @@ fn read_with(
     read_lines(fence, "f".as_ref(), request, indexes, &Cancel::new())
 }
 
-fn at(offset: u64) -> ReadLines {
+pub(super) fn at(offset: u64) -> ReadLines {
     ReadLines {
         offset,
         ..ReadLines::default()
@@ -402,7 +402,7 @@ fn a_later_page_does_not_start_at_byte_0() {
 
 /// What this thread has read by read(2) and the like (proc(5), `io`).
 #[expect(clippy::disallowed_methods, reason = "the kernel's account of a test")]
-fn bytes_read() -> u64 {
+pub(super) fn bytes_read() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let rchar = io.lines().next().unwrap();
     rchar.strip_prefix("rchar: ").unwrap().parse().unwrap()
@@ -445,66 +445,4 @@ fn a_cancelled_read_ends() {
         &cancel,
     );
     assert!(matches!(result, Err(FileError::Cancelled)));
-}
-
-/// Paged backwards, with an index of the whole: each page costs what one page
-/// costs, and memory does not grow with the file.
-#[test]
-fn a_large_file_is_paged_from_its_end_in_constant_memory() {
-    const BLOCK: u64 = 1 << 20;
-    const LINE: usize = 64;
-    let blocks = super::scaled(1024, 48) as u64;
-    let tree = Tree::new();
-    let path = tree.at("w/app/f");
-    let file = std::fs::File::create_new(&path).unwrap();
-    let rest = format!("{}\n", "x".repeat(LINE - 1)).repeat((1 << 20) / LINE - 1);
-    for block in 0..blocks {
-        let content = format!("{block:0width$}\n{rest}", width = LINE - 1);
-        file.write_all_at(content.as_bytes(), block * BLOCK)
-            .unwrap();
-    }
-    super::settle(&path);
-    let fence = tree.fence(Means::Kernel);
-    let indexes = LineIndexes::new(4);
-    let memory = memory();
-    let Err(FileError::LineOffsetAhead { lines, .. }) = read_with(&fence, &at(u64::MAX), &indexes)
-    else {
-        panic!("there is no end");
-    };
-    assert_eq!(lines, blocks * BLOCK / LINE as u64);
-    let before = bytes_read();
-    let mut offset = lines + 1;
-    for page in 1..=200 {
-        offset -= 1000;
-        let request = ReadLines {
-            limit: 1000,
-            ..at(offset)
-        };
-        let found = read_with(&fence, &request, &indexes).unwrap();
-        assert_eq!(
-            (found.lines, found.total_lines),
-            (1000, Some(lines)),
-            "{page}"
-        );
-        for (line, text) in (offset..).zip(found.text.lines()) {
-            let (block, within) = ((line - 1) / 16_384, (line - 1) % 16_384);
-            if within == 0 {
-                assert_eq!(text.parse::<u64>().unwrap(), block);
-            }
-        }
-    }
-    let each = (bytes_read() - before) / 200;
-    assert!(each < BLOCK, "{each} bytes a page");
-    // What other tests use at the same time is in it too.
-    let grown = self::memory().saturating_sub(memory);
-    assert!(blocks < 1024 || grown < blocks * BLOCK / 4, "{grown} bytes");
-}
-
-/// The memory of this process in use (proc(5), `status`).
-#[expect(clippy::disallowed_methods, reason = "the kernel's account of a test")]
-fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
-    1024 * kib.parse::<u64>().unwrap()
 }

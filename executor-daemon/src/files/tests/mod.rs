@@ -3,12 +3,14 @@
 
 mod directories;
 mod fence;
+mod large_text;
 mod lines;
 mod listing;
 mod model;
 mod mutations;
 mod plans;
 mod race;
+mod secrets;
 mod special;
 
 use std::path::{Path, PathBuf};

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod calls;
+mod changes;
 mod cli;
 mod killed;
 mod lost;
