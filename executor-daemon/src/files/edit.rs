@@ -257,8 +257,10 @@ impl Plan {
                 error,
             }
         })?;
+        // As `patch -p1` wants it: at `/` for an absolute one.
         let name = shown(before.given().as_os_str());
-        let diff = diff::unified(&name, &old.content, &applied.text);
+        let name = name.trim_start_matches('/');
+        let diff = diff::unified(name, &old.content, &applied.text);
         let new = Text {
             content: std::mem::take(&mut applied.text),
             encoding: old.encoding,

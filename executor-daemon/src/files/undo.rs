@@ -4,7 +4,8 @@
 //! is the same file system (the displaced file itself, at no cost), copied
 //! otherwise. It lives as long as the instance.
 //!
-//! A mutation is taken back only if the file is still as the mutation left it.
+//! A mutation is taken back only if the file is still as the mutation left it,
+//! or is so again because later ones were taken back.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -41,8 +42,12 @@ pub(super) struct Saved {
 /// How a mutation is taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Undo {
-    /// The file gets its content and mode back.
-    Content { left: Version, saved: Saved },
+    /// The file gets its content and mode back, which it had as `before`.
+    Content {
+        left: Version,
+        before: Version,
+        saved: Saved,
+    },
     /// The file was made and is removed.
     Created { left: Version },
     /// The file was removed and comes back.
@@ -134,6 +139,20 @@ impl Undos {
         let at = kept.iter().position(|one| one.token == token)?;
         let gone = kept.remove(at)?;
         gone.undo.saved().map(|saved| saved.name.clone())
+    }
+
+    /// A file is again what it was as `before`, under a new version: what led to
+    /// that can be taken back in its turn.
+    pub(super) fn is_again(&self, session: SessionId, path: &Path, before: Version, now: Version) {
+        let mut sessions = self.locked();
+        for kept in sessions.entry(session).or_default() {
+            if let Undo::Content { left, .. } | Undo::Created { left } = &mut kept.undo
+                && kept.path == path
+                && *left == before
+            {
+                *left = now;
+            }
+        }
     }
 
     /// Forgets a session; the files that were kept for it.

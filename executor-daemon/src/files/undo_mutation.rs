@@ -66,7 +66,16 @@ impl Files {
 
 fn take_back(step: &Step<'_>, path: &Path, undo: &Undo) -> Result<Undone, FileError> {
     let undone = match undo {
-        Undo::Content { left, saved } => content(step, path, *left, saved),
+        Undo::Content {
+            left,
+            before,
+            saved,
+        } => content(step, path, *left, saved).inspect(|undone| {
+            if let Some(file) = &undone.file {
+                let (undos, now) = (&step.files.undos, file.facts.version());
+                undos.is_again(step.caller.session, path, *before, now);
+            }
+        }),
         Undo::Created { left } => created(step, path, *left),
         Undo::Removed { saved } => removed(step, path, saved),
         Undo::RemovedLink { text } => in_free_name(step, path, |entry| {

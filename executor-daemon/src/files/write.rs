@@ -252,13 +252,14 @@ impl Put<'_> {
     ) -> Result<(Replaced, Option<String>), FileError> {
         let replaced = self.put(step, outcome)?;
         let left = replaced.facts.version();
-        let undo = match &replaced.saved {
-            Some(saved) => Some(Undo::Content {
+        let undo = match (&replaced.saved, self.before) {
+            (Some(saved), Some(before)) => Some(Undo::Content {
                 left,
+                before: before.facts().version(),
                 saved: saved.clone(),
             }),
-            None if self.before.is_none() => Some(Undo::Created { left }),
-            None => None,
+            (None, None) => Some(Undo::Created { left }),
+            _ => None,
         };
         let token = undo.and_then(|undo| step.keeps(self.entry.path(), undo));
         Ok((replaced, token))

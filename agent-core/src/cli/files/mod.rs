@@ -64,8 +64,8 @@ impl<'a> Place<'a> {
                 local: None,
             }),
             None if lasting => Err(CliError::Usage(
-                "no daemon is running, so nothing can be undone: what was changed without one \
-                 is not kept for undo"
+                "no daemon is running, so nothing can be undone: what was changed is kept for \
+                 undo by the daemon that changed it, for as long as that one lives"
                     .into(),
             )),
             None => Self::without_daemon(context).await,

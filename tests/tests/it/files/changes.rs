@@ -159,6 +159,25 @@ async fn what_was_changed_is_taken_back_once_and_only_as_it_was_left() {
 }
 
 #[tokio::test]
+async fn several_changes_are_taken_back_one_after_the_other() {
+    let daemon = Daemon::start().await;
+    let session = daemon.session().await;
+    let read = || fs::read_to_string(daemon.work().join("f")).ok();
+    let mut tokens = Vec::new();
+    let made = session.write_file(open("f"), "one\n").await.unwrap();
+    tokens.push(made.undo_token);
+    for (old, new) in [("one", "two"), ("two", "three")] {
+        let edited = session.edit_file(edit("f", old, new)).await.unwrap();
+        tokens.push(edited.undo_token);
+    }
+    refused(session.undo(tokens[1].clone()).await, Reason::UndoConflict);
+    for left in [Some("two\n"), Some("one\n"), None] {
+        session.undo(tokens.pop().unwrap()).await.unwrap();
+        assert_eq!(read().as_deref(), left);
+    }
+}
+
+#[tokio::test]
 async fn removing_takes_the_link_and_not_what_it_leads_to() {
     let daemon = Daemon::start().await;
     let session = daemon.session().await;

@@ -116,15 +116,11 @@ fn b034_empty_text_and_equal_text_are_refused_for_every_file() {
 #[test]
 fn b035_only_the_matched_bytes_go() {
     let deleted = || vec![edit("/legacy", "")];
+    becomes("URL=ftp://h/legacy\nN=3\n", deleted(), "URL=ftp://h\nN=3\n");
     becomes(
-        "URL=http://h/legacy\nN=3\n",
+        "URL=ftp://h/legacy\r\nN=3\r\n",
         deleted(),
-        "URL=http://h\nN=3\n",
-    );
-    becomes(
-        "URL=http://h/legacy\r\nN=3\r\n",
-        deleted(),
-        "URL=http://h\r\nN=3\r\n",
+        "URL=ftp://h\r\nN=3\r\n",
     );
     becomes("a;\nb;\n", vec![all(";", "")], "a\nb\n");
     becomes(

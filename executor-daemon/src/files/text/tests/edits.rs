@@ -102,14 +102,14 @@ fn b034_empty_and_unchanged_text_is_refused() {
 fn b035_only_the_matched_bytes_go() {
     for (text, edits, expected) in [
         (
-            "URL=http://h/legacy\nN=3\n",
+            "URL=ftp://h/legacy\nN=3\n",
             edit("/legacy", ""),
-            "URL=http://h\nN=3\n",
+            "URL=ftp://h\nN=3\n",
         ),
         (
-            "URL=http://h/legacy\r\nN=3\r\n",
+            "URL=ftp://h/legacy\r\nN=3\r\n",
             edit("/legacy", ""),
-            "URL=http://h\r\nN=3\r\n",
+            "URL=ftp://h\r\nN=3\r\n",
         ),
         ("a;\nb;\n", all(";", ""), "a\nb\n"),
         ("a;\r\nb;", all(";", ""), "a\r\nb"),
