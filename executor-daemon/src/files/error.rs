@@ -200,6 +200,17 @@ pub enum FileError {
         /// Why.
         why: String,
     },
+    /// Something is mounted on it or in it, so that it is not removed.
+    #[error(
+        "{} is not removed, and nothing in it: something is mounted on {at:?}; unmount that first",
+        Name(given)
+    )]
+    Mounted {
+        /// As it was given.
+        given: PathBuf,
+        /// Where.
+        at: PathBuf,
+    },
     /// Content that is not text in the encoding, a binary file, an encoding
     /// that there is not, or a text that the encoding cannot write.
     #[error("{}: {error}", Name(given))]

@@ -21,6 +21,10 @@ use super::receipts::{Known, Operation, ReceiptError};
 use super::turn::{Key, Turn};
 use super::version::{Digest, Version};
 
+/// Largest file whose content is compared with a digest: as much as a write
+/// takes. A larger one is told by its version.
+const DIGEST_BYTES: u64 = 256 << 20;
+
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
@@ -380,6 +384,13 @@ pub(super) fn check(
         },
         Some(Precondition::Digest(digest)) => {
             let now = match object {
+                Some(object) if object.facts().size > DIGEST_BYTES => {
+                    return Err(FileError::TooLarge {
+                        given: object.given().to_owned(),
+                        size: object.facts().size,
+                        limit: DIGEST_BYTES,
+                    });
+                }
                 Some(object) => Some(super::content::digest_of(object)?),
                 None => None,
             };

@@ -8,9 +8,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::entry::Entry;
@@ -32,8 +33,9 @@ const DEPTH: usize = 65_536;
 /// Entries that [`remove`] would remove, itself included.
 ///
 /// # Errors
-/// [`FileError::Secret`] where a secret file is among them, and for another
-/// file system that is mounted inside: nothing is removed then.
+/// [`FileError::Secret`] where a secret file is among them,
+/// [`FileError::Mounted`] where something is mounted on one of them: nothing is
+/// removed then.
 pub(super) fn count(fence: &Fence, entry: &Entry, top: &Object) -> Result<u64, FileError> {
     let mut walk = Walk::new(fence, entry, top)?;
     let mut count = 1;
@@ -92,6 +94,21 @@ pub(super) fn remove(fence: &Fence, entry: &Entry, top: &Object) -> Result<u64, 
     }
 }
 
+/// Is something mounted there, also of the same file system (statx(2))? What it
+/// holds has another name elsewhere.
+fn is_mounted(directory: &OwnedFd, name: impl rustix::path::Arg) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(directory, name, flags, StatxFlags::empty())
+        .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+fn mounted(entry: &Entry, at: &Path) -> FileError {
+    FileError::Mounted {
+        given: entry.given().to_owned(),
+        at: at.to_owned(),
+    }
+}
+
 struct Walk<'a> {
     fence: &'a Fence,
     entry: &'a Entry,
@@ -105,6 +122,9 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(fence: &'a Fence, entry: &'a Entry, top: &Object) -> Result<Self, FileError> {
         let handle = open(entry.parent(), entry.name()).map_err(|errno| failed(errno, entry))?;
+        if is_mounted(&handle, c"") {
+            return Err(mounted(entry, entry.path()));
+        }
         let id = FileId::of(&handle).map_err(|errno| failed(errno, entry))?;
         if (id.device, id.inode) != (top.facts().dev, top.facts().ino) {
             return Err(FileError::Changed {
@@ -132,6 +152,9 @@ impl<'a> Walk<'a> {
                 continue;
             };
             self.allowed(name)?;
+            if is_mounted(&self.here.handle, name) {
+                return Err(mounted(self.entry, &self.here.name.join(name)));
+            }
             *count += 1;
             if matches!(kind, FileType::Directory | FileType::Unknown) {
                 if directories.len() >= DIRECTORIES {
@@ -183,9 +206,8 @@ impl<'a> Walk<'a> {
             opened => opened.map_err(|errno| self.failed(errno))?,
         };
         let id = FileId::of(&handle).map_err(|errno| self.failed(errno))?;
-        if id.device != self.device {
-            // Something is mounted here.
-            return Err(self.failed(Errno::BUSY));
+        if id.device != self.device || is_mounted(&handle, c"") {
+            return Err(mounted(self.entry, &self.here.name.join(name)));
         }
         let from = FileId::of(&self.here.handle).map_err(|errno| self.failed(errno))?;
         self.above.push((from, name.to_owned()));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Files;
 use super::entry::{Entry, Last};
 use super::error::FileError;
+use super::fence::Fence;
 use super::instance::random_name;
 use super::make_directory::make_parents;
 use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
@@ -214,17 +215,37 @@ fn is_same_entry(ends: &Ends) -> Result<bool, FileError> {
     Ok(ends.from.name() == ends.to.name() && above(&ends.from)?.is_same_file(&above(&ends.to)?))
 }
 
-fn allowed(step: &Step<'_>, spec: &RenameSpec, ends: &Ends) -> Result<(), FileError> {
-    let fence = step.caller.fence;
-    let is_directory = ends.object.facts().kind == FileKind::Directory;
-    if is_directory {
-        not_a_root(fence, &ends.from)?;
-        if fence.secrets().leads_to_secret(ends.from.path()) {
+/// May what is `from`, and all that is reached through it, be reached as `to`?
+/// A directory, or a link to one, that gets a name on the way to a secret file
+/// would make one, and one that loses it would lay it bare.
+pub(super) fn may_move(
+    fence: &Fence,
+    kind: FileKind,
+    from: &Entry,
+    to: &Entry,
+) -> Result<(), FileError> {
+    if !matches!(kind, FileKind::Directory | FileKind::Link) {
+        return Ok(());
+    }
+    if kind == FileKind::Directory {
+        not_a_root(fence, from)?;
+    }
+    for entry in [from, to] {
+        if fence.secrets().leads_to_secret(entry.path()) {
             return Err(FileError::Secret {
-                given: spec.from.clone(),
+                given: entry.given().to_owned(),
                 rule: "a name on the way to a secret file".to_owned(),
             });
         }
+    }
+    Ok(())
+}
+
+fn allowed(step: &Step<'_>, spec: &RenameSpec, ends: &Ends) -> Result<(), FileError> {
+    let fence = step.caller.fence;
+    let is_directory = ends.object.facts().kind == FileKind::Directory;
+    may_move(fence, ends.object.facts().kind, &ends.from, &ends.to)?;
+    if is_directory {
         if ends.to.path().starts_with(ends.from.path()) {
             return Err(FileError::InvalidArgument {
                 field: "to",

@@ -121,9 +121,10 @@ impl SecretFiles {
             set.add(glob);
             rules.push((text.to_owned(), out));
             if !out {
-                // One that is cut inside `{a/b,c}` is no glob, and no loss.
-                for way in ways_of(&pattern).filter_map(|way| compiled(way).ok()) {
-                    ways.add(way);
+                for way in ways_of(&pattern) {
+                    let cut =
+                        |_| wrong("a `/` within `{}`: give each alternative by itself".into());
+                    ways.add(compiled(way).map_err(cut)?);
                 }
             }
         }

@@ -15,6 +15,7 @@ use super::make_directory::make;
 use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
 use super::object::{Facts, FileKind, Object};
 use super::outcome::{Check, id};
+use super::rename::may_move;
 use super::turn::Turn;
 use super::undo::{self, Saved, Undo};
 use super::version::Version;
@@ -213,6 +214,8 @@ fn renamed(
     if there.is_some() {
         return Err(conflict(from, "something else has its former name"));
     }
+    // Roots and secret files may be others than at the rename.
+    may_move(fence, object.facts().kind, &to_entry, &from_entry)?;
     let outcome = |facts| Undone {
         path: from_entry.path().to_owned(),
         file: Some(Described::new(from_entry.path(), facts)),

@@ -60,7 +60,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::WouldLoseAttributes { attribute, .. } => {
             failure(Reason::WouldLoseAttributes).with("attribute", attribute)
         }
-        E::CannotReplace { .. } => failure(Reason::CannotReplace),
+        E::CannotReplace { .. } | E::Mounted { .. } => failure(Reason::CannotReplace),
         E::Text { error: cause, .. } => text(cause, error),
         E::LineTooLong {
             line,

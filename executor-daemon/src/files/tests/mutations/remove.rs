@@ -121,6 +121,36 @@ fn a_tree_deeper_than_any_path_goes_too() {
 }
 
 #[test]
+fn what_is_mounted_in_a_tree_stays_and_the_tree_with_it() {
+    use nix::mount::{MsFlags, mount, umount};
+    with_tmpfs("1m", |_| {
+        let world = World::new();
+        // Of the same file system: its device does not tell.
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("precious"), "x").unwrap();
+        fs::create_dir_all(world.at("tree/a")).unwrap();
+        world.put("tree/first", "x");
+        world.put("tree/b", "x");
+        let none: Option<&str> = None;
+        for (what, at) in [("", "tree/a"), ("precious", "tree/b")] {
+            let (what, at) = (outside.path().join(what), world.at(at));
+            mount(Some(&what), &at, none, MsFlags::MS_BIND, none).unwrap();
+            let mut whole = vec!["tree"];
+            whole.extend(what.is_dir().then_some("tree/a"));
+            for name in whole {
+                let error = world.remove_as(&recursive(name)).unwrap_err();
+                assert!(matches!(error, FileError::Mounted { .. }), "{error}");
+            }
+            assert_eq!(names(outside.path()), ["precious"]);
+            assert_eq!(names(&world.at("tree")), ["a", "b", "first"]);
+            umount(&at).unwrap();
+        }
+        world.remove_as(&recursive("tree")).unwrap();
+        assert_eq!(names(outside.path()), ["precious"]);
+    });
+}
+
+#[test]
 fn a_tree_with_a_secret_file_or_a_root_in_it_stays_whole() {
     let world = World::new();
     fs::create_dir_all(world.at("tree/a/b")).unwrap();

@@ -146,6 +146,22 @@ fn roots_and_what_holds_one_keep_their_names() {
 }
 
 #[test]
+fn nothing_becomes_a_way_to_a_secret_file_or_stops_being_one() {
+    let world = World::new();
+    fs::create_dir(world.at("x")).unwrap();
+    world.put("x/credentials", "planted");
+    std::os::unix::fs::symlink("x", world.at("link")).unwrap();
+    for from in ["x", "link"] {
+        let error = world.rename(from, ".aws").unwrap_err();
+        assert!(matches!(error, FileError::Secret { .. }), "{from}: {error}");
+    }
+    std::os::unix::fs::symlink("x", world.at(".aws")).unwrap();
+    let error = world.rename(".aws", "plain").unwrap_err();
+    assert!(matches!(error, FileError::Secret { .. }), "{error}");
+    assert_eq!(world.names(), [".aws", "link", "x"]);
+}
+
+#[test]
 fn a_directory_on_the_way_to_a_secret_file_keeps_its_name() {
     let world = World::new();
     fs::create_dir(world.at(".aws")).unwrap();
