@@ -2,7 +2,7 @@
 //! a typed refusal.
 //!
 //! 1. The directory above the last component is resolved by handles (see
-//!    [`resolve`](super::resolve)); the last component is looked at in that
+//!    [`resolve`]); the last component is looked at in that
 //!    directory. A link that is to be followed is read and its text is resolved
 //!    the same way from that directory, at most 40 times.
 //! 2. An entry's directory is inside a root, and its innermost root says

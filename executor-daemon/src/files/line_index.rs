@@ -1,9 +1,9 @@
 //! Where lines begin in large files: how a later page does not start at byte 0.
 //!
-//! A [`LineIndex`] holds checkpoints of one version of one file: at this byte,
+//! A `LineIndex` holds checkpoints of one version of one file: at this byte,
 //! this many lines have ended. They stand close together at first; when there
 //! are too many of them, every second one goes, so that a file of any size has
-//! at most [`CHECKPOINTS`]. [`LineIndexes`] keeps the indexes of the files that
+//! at most `CHECKPOINTS`. [`LineIndexes`] keeps the indexes of the files that
 //! were read last.
 //!
 //! Only files of 64 KiB or more have one: below that, reading is as fast, and

@@ -13,7 +13,7 @@
 //! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
 //! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
 //!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
-//!   operation a file ([`write`], [`edit`], [`remove`], [`rename`],
+//!   operation a file ([`mod@write`], [`edit`], [`remove`], [`rename`],
 //!   [`make_directory`], [`undo_mutation`]).
 
 mod attributes;

@@ -12,7 +12,7 @@
 //!    its inode after. Not fsynced: a record survives the death of a process,
 //!    not a power cut.
 //! 2. A directory whose lock is held is touched by nobody else; one whose lock
-//!    is free belongs to the dead, and the next start recovers it ([`recovery`]).
+//!    is free belongs to the dead, and the next start recovers it (`recovery`).
 //! 3. What is not recorded is never removed: nothing is found by a pattern.
 
 mod location;
