@@ -50,7 +50,7 @@ async fn b140_a_change_of_files_whose_answer_is_lost_is_made_once() {
         for fault in [
             Fault::LoseAnswer,
             Fault::CutAfterRequest,
-            Fault::CutAfter(20 + 7 * (round % 24)),
+            Fault::CutAfter(20 + 5 * (round % 24)),
         ] {
             for name in ["w", "r", "m"] {
                 fs::write(work.join(name), name).unwrap();
