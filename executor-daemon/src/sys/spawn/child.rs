@@ -27,6 +27,8 @@ pub(super) struct Setup {
     pub(super) memory: *const AtomicU32,
     /// The socket where it is announced, −1 for none, and the first byte.
     pub(super) datagram: (c_int, u8),
+    /// It begins with the caller's descriptor table, and has to take its own.
+    pub(super) shares_descriptors: bool,
     /// 0 while nothing has failed, else the number of a stage.
     pub(super) failed_at: AtomicI32,
     pub(super) errno: AtomicI32,
@@ -86,6 +88,11 @@ pub(super) extern "C" fn run(setup: *mut c_void) -> c_int {
 
 /// Returns only on failure, with the stage and errno.
 fn become_program(setup: &Setup) -> (i32, i32) {
+    if setup.shares_descriptors
+        && let Err(errno) = own_descriptors(setup)
+    {
+        return (STDIO, errno);
+    }
     if setup.cgroup >= 0
         && let Err(errno) = enter_cgroup(setup.cgroup)
     {
@@ -220,6 +227,29 @@ fn open_terminal(path: *const c_char) -> Result<(), (i32, i32)> {
         }
     }
     Ok(())
+}
+
+/// Takes a table of its own with what is needed, and what lies below it.
+fn own_descriptors(setup: &Setup) -> Result<(), i32> {
+    let [stdin, stdout, stderr] = setup.descriptors;
+    let (socket, _) = setup.datagram;
+    let mut last = 2;
+    for needed in [setup.cwd, stdin, stdout, stderr, setup.cgroup, socket] {
+        if needed > last {
+            last = needed;
+        }
+    }
+    let first_unneeded = last.cast_unsigned().wrapping_add(1);
+    // SAFETY: it closes nothing of the caller's: the copy is made first.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first_unneeded,
+            u32::MAX,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(errno()) }
 }
 
 fn close_above_two() {

@@ -12,12 +12,16 @@
 //!    default ones, so no handler of the caller ever runs in it.
 //! 2. It gets descriptors 0, 1, 2 and nothing else, an empty signal mask,
 //!    default dispositions, a session of its own.
-//! 3. A failure is known, with its stage, before [`spawn`] returns, and the
+//! 3. It begins with the caller's descriptor table, shared, and takes a copy of
+//!    the part it needs before it changes anything: what a start costs does not
+//!    grow with the descriptors that the caller holds.
+//! 4. A failure is known, with its stage, before [`spawn`] returns, and the
 //!    child is reaped then. Nothing of the caller changes: no descriptor, no
 //!    disposition, no mask.
 
 mod child;
 mod clone;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +36,8 @@ use super::wait;
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use child::Setup;
 use clone::{Method, Stack};
+use places::Place;
+pub use places::reserve_descriptors;
 
 /// A program to start. Borrowed: the child reads it in place.
 #[derive(Debug, Clone, Copy)]
@@ -128,10 +134,16 @@ fn spawn_by(
     let paths = pointers(program.paths);
     let argv = pointers(program.argv);
     let envp = pointers(program.envp);
-    let (descriptors, terminal) = match program.stdio {
-        Stdio::Descriptors(fds) => (fds.map(|fd| fd.as_raw_fd()), ptr::null()),
-        Stdio::Terminal(path) => ([-1; 3], path.as_ptr()),
+    let (stdio, terminal) = match program.stdio {
+        Stdio::Descriptors(fds) => (fds, ptr::null()),
+        // Not used with a terminal.
+        Stdio::Terminal(path) => ([program.cwd; 3], path.as_ptr()),
     };
+    let [stdin, stdout, stderr] = stdio;
+    let given = [program.cwd, stdin, stdout, stderr];
+    let place = Place::take(given);
+    let given = place.as_ref().and_then(Place::descriptors).unwrap_or(given);
+    let [cwd, descriptors @ ..] = given.map(|fd| fd.as_raw_fd());
     let (memory, datagram) = match announce {
         Announce::Nobody => (ptr::null(), (-1, 0)),
         Announce::Memory(pid) => (ptr::from_ref(pid), (-1, 0)),
@@ -141,12 +153,13 @@ fn spawn_by(
         paths: paths.as_ptr(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
-        cwd: program.cwd.as_raw_fd(),
+        cwd,
         descriptors,
         terminal,
         cgroup: -1,
         memory,
         datagram,
+        shares_descriptors: false,
         failed_at: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };
@@ -159,6 +172,8 @@ fn spawn_by(
         clone::clone(method, &mut setup, &stack, program.cgroup)
     };
     STACK.with(|kept| kept.set(Some(stack)));
+    // The child has its own copies, and ours would keep pipes open.
+    drop(place);
     let (pid, pidfd) = cloned.map_err(|error| {
         let stage =
             match error.raw_os_error() {
