@@ -116,13 +116,14 @@ limits! {
     file_reads: usize = 16, 1, 256, "Reads of files and directories at work at a time; more wait.";
     file_changes: usize = 8, 1, 256, "Changes of files at work at a time; more wait.";
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
+    image_reads: usize = 2, 1, 64, "Images read at a time; more wait. The largest take up to 1 GiB of memory each.";
 }
 
 impl Limits {
     /// All threads for work that blocks: none for files takes one of the others.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.blocking_threads + self.file_reads + self.file_changes
+        self.blocking_threads + self.file_reads + self.file_changes + self.image_reads
     }
 }
 

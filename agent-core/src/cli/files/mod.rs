@@ -13,6 +13,8 @@ mod json;
 mod list;
 mod shown;
 mod stat;
+mod terminal_image;
+mod view;
 mod write;
 
 use std::path::Path;
@@ -40,6 +42,7 @@ pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, C
         FileCommand::Mv(args) => change::mv(&place, args).await,
         FileCommand::Mkdir(args) => change::mkdir(&place, args).await,
         FileCommand::Undo(args) => change::undo(&place, args).await,
+        FileCommand::View(args) => view::run(&place, args).await,
     };
     place.close().await;
     done.map(|()| 0)

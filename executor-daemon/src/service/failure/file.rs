@@ -7,6 +7,8 @@ use std::path::Path;
 use executor_proto::reason::{Failure, Reason};
 
 use crate::files::error::FileError;
+use crate::files::image::error::ImageError;
+use crate::files::image::{FILE_BYTES, SIDE};
 use crate::files::object::FileKind;
 use crate::files::resolve::ResolveError;
 use crate::files::text::edits::EditError;
@@ -73,6 +75,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
             .with("maximum", limit),
         E::LineOffsetAhead { lines, .. } => failure(Reason::LineOffsetAhead).with("lines", lines),
         E::TooLarge { size, limit, .. } => too_large(failure(Reason::FileTooLarge), *size, *limit),
+        E::Image { error: cause, .. } => image(cause, error),
         E::NoSpace { .. } => failure(Reason::NoSpace),
         E::Io { errno, .. } => failure(Reason::FileIoError).with("errno", errno.raw_os_error()),
         E::CrossesFileSystems { .. } => failure(Reason::CrossesFileSystems),
@@ -161,6 +164,26 @@ fn edit(cause: &EditError, told: &FileError) -> Failure {
         E::TooLarge { edit, size, limit } => {
             too_large(failure(Reason::FileTooLarge, edit), *size, *limit)
         }
+    }
+}
+
+fn image(cause: &ImageError, told: &FileError) -> Failure {
+    use ImageError as E;
+    let failure = |reason| Failure::new(reason, told.to_string());
+    match cause {
+        E::NotAnImage { .. } => failure(Reason::NotAnImage),
+        E::Unsupported { kind } => failure(Reason::ImageUnsupported).with("kind", kind),
+        E::TooManyPixels { width, height, .. } => failure(Reason::ImageTooLarge)
+            .with("width", width)
+            .with("height", height)
+            .with("maximum", SIDE),
+        E::TooManyBytes { size, .. } => {
+            too_large(failure(Reason::ImageTooLarge), *size, FILE_BYTES)
+        }
+        E::TooMuchMemory { .. } => failure(Reason::ImageTooLarge),
+        E::Damaged { .. } => failure(Reason::ImageDamaged),
+        // Nobody is there to read it.
+        E::Cancelled => failure(Reason::Internal),
     }
 }
 

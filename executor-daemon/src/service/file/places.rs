@@ -25,6 +25,8 @@ pub(in crate::service) struct Places {
     pub(super) reads: Pool,
     /// For operations that change something.
     pub(in crate::service) changes: Pool,
+    /// For images: each takes much memory.
+    pub(super) images: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
 }
@@ -35,6 +37,7 @@ impl Places {
         Self {
             reads: Pool::new("file_reads", limits.file_reads),
             changes: Pool::new("file_changes", limits.file_changes),
+            images: Pool::new("image_reads", limits.image_reads),
             writes: Pool::new("file_writes", limits.file_writes),
         }
     }

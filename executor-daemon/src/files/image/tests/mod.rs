@@ -1,0 +1,1 @@
+//! Images by value and through the fence.
