@@ -1,8 +1,8 @@
 //! Kind and size of an image, from its first bytes and without allocating.
 
-use super::bytes::{array, byte, u16_be, u16_le, u32_be, u32_le};
+use super::bytes::{array, byte, u16_le, u32_le};
 use super::error::ImageError;
-use super::{Format, SIDE, converted, gif, jpeg, webp};
+use super::{Format, SIDE, converted, gif, jpeg, png, webp};
 
 /// The kind of an image whose content begins with `head`.
 ///
@@ -36,7 +36,7 @@ pub(super) fn recognise(head: &[u8]) -> Result<Format, ImageError> {
 /// Width and height in pixels; `None`: these bytes do not reach so far.
 pub(super) fn size(format: Format, bytes: &[u8]) -> Option<(u32, u32)> {
     match format {
-        Format::Png => Some((u32_be(bytes, 16)?, u32_be(bytes, 20)?)),
+        Format::Png => png::size(bytes),
         Format::Gif => gif::size(bytes),
         Format::Jpeg => jpeg::size(bytes),
         Format::WebP => webp::size(bytes),
@@ -109,7 +109,7 @@ fn other(head: &[u8]) -> Option<&'static str> {
         "a PDF document"
     } else if is_svg(head) {
         "an SVG image, which is text"
-    } else if u16_be(head, 0) == Some(0x762f) && u16_be(head, 2) == Some(0x3101) {
+    } else if starts(b"\x76\x2f\x31\x01") {
         "an OpenEXR image"
     } else {
         return None;

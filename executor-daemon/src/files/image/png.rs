@@ -14,6 +14,12 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Length, type and checksum of a chunk.
 const CHUNK: usize = 12;
 
+/// Width and height, from the chunk that is first.
+pub(super) fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let header = array(bytes, 12) == Some(*b"IHDR") && bytes.starts_with(SIGNATURE);
+    header.then_some((u32_be(bytes, 16)?, u32_be(bytes, 20)?))
+}
+
 /// Goes through the chunks. What follows IEND is cut off by making the image
 /// anew, as is a depth of 16 bits.
 pub(super) fn extent(bytes: &[u8]) -> Result<Extent, ImageError> {

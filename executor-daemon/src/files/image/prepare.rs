@@ -18,9 +18,9 @@ use crate::files::cancel::Cancel;
 /// Whatever [`ImageError`] names.
 pub fn prepare(mut bytes: Vec<u8>, bounds: &Bounds, cancel: &Cancel) -> Result<Image, ImageError> {
     let (format, size) = examine(&bytes, bytes.len() as u64)?;
+    let extent = extent(format, &bytes)?;
     let (width, height) =
         size.ok_or_else(|| ImageError::cut_off(format, "its header, before its size"))?;
-    let extent = extent(format, &bytes)?;
     bytes.truncate(extent.end);
     check(cancel)?;
     // Decoders are large, and what they are given comes from anywhere.

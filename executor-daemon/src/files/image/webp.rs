@@ -112,6 +112,11 @@ pub(super) fn decode(bytes: &[u8], mut frames: Frames<'_>) -> Result<Decoded, Im
     };
     let mut data = vec![0; decoder.output_buffer_size().ok_or(memory)?];
     if decoder.is_animated() {
+        if !decoder.has_alpha() {
+            // What no frame covers is transparent, whatever the header says.
+            let white = decoder.set_background_color([u8::MAX; 4]);
+            white.map_err(failed)?;
+        }
         decoder.read_frame(&mut data).map_err(failed)?;
         let mut frame = Vec::new();
         for _ in 1..decoder.num_frames() {
