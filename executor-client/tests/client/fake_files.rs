@@ -198,4 +198,12 @@ impl FileService for Fake {
             ..Default::default()
         }))
     }
+
+    async fn read_image(&self, _: Request<v1::ReadImageRequest>) -> Answer<v1::ReadImageResponse> {
+        self.0.maybe_lose_answer().await;
+        Ok(Response::new(v1::ReadImageResponse {
+            file: Some(self.info()),
+            ..Default::default()
+        }))
+    }
 }
