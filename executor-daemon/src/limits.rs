@@ -116,13 +116,15 @@ limits! {
     file_reads: usize = 16, 1, 256, "Reads of files and directories at work at a time; more wait.";
     file_changes: usize = 8, 1, 256, "Changes of files at work at a time; more wait.";
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
+    file_searches: usize = 64, 1, 1_024, "Searches that are open; each may take 16 MiB of memory, more where directories are huge.";
+    search_threads: usize = 16, 1, 256, "Threads of all searches together.";
 }
 
 impl Limits {
     /// All threads for work that blocks: none for files takes one of the others.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.blocking_threads + self.file_reads + self.file_changes
+        self.blocking_threads + self.file_reads + self.file_changes + self.search_threads
     }
 }
 

@@ -93,6 +93,27 @@ impl FileService for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(all))))
     }
 
+    type GlobStream = Messages<v1::GlobResponse>;
+
+    async fn glob(&self, _: Request<v1::GlobRequest>) -> Answer<Self::GlobStream> {
+        let entry = |at: u32| v1::GlobEntry {
+            path: format!("{at}").into_bytes(),
+            ..Default::default()
+        };
+        let pages = (0..3).map(move |page| v1::GlobResponse {
+            entries: vec![entry(page)],
+            summary: (page == 2).then(v1::SearchSummary::default),
+        });
+        let pages: Vec<_> = pages.map(Ok).collect();
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
+    type GrepStream = Messages<v1::GrepResponse>;
+
+    async fn grep(&self, _: Request<v1::GrepRequest>) -> Answer<Self::GrepStream> {
+        Err(Status::unimplemented("no test searches text"))
+    }
+
     type ListDirectoryStream = Messages<v1::ListDirectoryResponse>;
 
     async fn list_directory(

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::cancel::Cancel;
 use super::error::FileError;
 use super::fence::Fence;
-use super::ignore_files::IgnoreRules;
+use super::ignore_files::{IgnoreRules, Sources};
 use super::object::{Facts, FileKind};
 use super::resolve::Directory;
 
@@ -129,7 +129,7 @@ impl Listing {
         }
         let directory = fence.directory(given)?;
         let rules = if options.gitignore {
-            IgnoreRules::of(&fence, &directory)
+            IgnoreRules::of(&fence, &directory, &Sources::of_listing())
         } else {
             IgnoreRules::default()
         };
@@ -230,7 +230,7 @@ impl Listing {
         let rules = self.levels.last().map(|level| level.rules.clone());
         let mut rules = rules.unwrap_or_default();
         if self.options.gitignore {
-            rules = rules.below(&self.fence, &directory);
+            rules = rules.of_below(&self.fence, &directory, &Sources::of_listing());
         }
         let reader = match opened(&directory.handle, OsStr::new(".")) {
             Ok(reader) => reader,

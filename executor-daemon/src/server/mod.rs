@@ -409,6 +409,7 @@ fn core(
         registry,
         files: Arc::new(files),
         indexes: Arc::new(LineIndexes::new(INDEXES)),
+        searches: crate::files::search::search::Settings::default(),
         limits: config.limits.clone(),
     })
 }

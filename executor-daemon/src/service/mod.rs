@@ -37,6 +37,8 @@ use self::logs::Logs;
 use self::readers::Readers;
 use crate::files::Files;
 use crate::files::line_index::LineIndexes;
+use crate::files::search::crew::Crew;
+use crate::files::search::search;
 use crate::host::client::HostClient;
 use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::limits::Limits;
@@ -54,6 +56,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) files: Arc<Files>,
     pub(crate) indexes: Arc<LineIndexes>,
+    pub(crate) searches: search::Settings,
     pub(crate) limits: Limits,
 }
 
@@ -61,6 +64,8 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Core {
     files: Places,
+    /// Threads of the searches.
+    crew: Arc<Crew>,
     parts: Parts,
     logs: Logs,
     readers: Readers,
@@ -70,14 +75,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core that takes calls.
+    /// A core that takes calls. To be made in the runtime that serves.
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let tasks = TaskTracker::new();
         Arc::new(Self {
             files: Places::new(&parts.limits),
+            crew: file::search::crew(&parts.limits, &tasks),
             parts,
             logs: Logs::default(),
             readers: Readers::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             closing: CancellationToken::new(),
             draining: AtomicBool::new(false),
         })

@@ -11,6 +11,8 @@ mod change;
 mod edit;
 mod json;
 mod list;
+mod search;
+pub(super) mod search_args;
 mod shown;
 mod stat;
 mod write;
@@ -30,19 +32,29 @@ use super::{Context, daemon};
 pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, CliError> {
     let place = Place::open(context, matches!(command, FileCommand::Undo(_))).await?;
     let done = match &command {
-        FileCommand::Ls(args) => list::ls(&place, args).await,
-        FileCommand::Tree(args) => list::tree(&place, args).await,
-        FileCommand::Cat(args) => cat::run(&place, args).await,
-        FileCommand::Stat(args) => stat::run(&place, args).await,
-        FileCommand::Edit(args) => edit::run(&place, args).await,
-        FileCommand::Write(args) => write::run(&place, args).await,
-        FileCommand::Rm(args) => change::rm(&place, args).await,
-        FileCommand::Mv(args) => change::mv(&place, args).await,
-        FileCommand::Mkdir(args) => change::mkdir(&place, args).await,
-        FileCommand::Undo(args) => change::undo(&place, args).await,
+        FileCommand::Glob(args) => search::glob(&place, args).await,
+        FileCommand::Grep(args) => search::grep(&place, args).await,
+        other => one(&place, other).await.map(|()| 0),
     };
     place.close().await;
-    done.map(|()| 0)
+    done
+}
+
+/// What either does what it should or fails.
+async fn one(place: &Place<'_>, command: &FileCommand) -> Result<(), CliError> {
+    match command {
+        FileCommand::Ls(args) => list::ls(place, args).await,
+        FileCommand::Tree(args) => list::tree(place, args).await,
+        FileCommand::Cat(args) => cat::run(place, args).await,
+        FileCommand::Stat(args) => stat::run(place, args).await,
+        FileCommand::Edit(args) => edit::run(place, args).await,
+        FileCommand::Write(args) => write::run(place, args).await,
+        FileCommand::Rm(args) => change::rm(place, args).await,
+        FileCommand::Mv(args) => change::mv(place, args).await,
+        FileCommand::Mkdir(args) => change::mkdir(place, args).await,
+        FileCommand::Undo(args) => change::undo(place, args).await,
+        FileCommand::Glob(_) | FileCommand::Grep(_) => Ok(()),
+    }
 }
 
 /// Where files are read and changed.

@@ -27,6 +27,8 @@ pub(in crate::service) struct Places {
     pub(in crate::service) changes: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
+    /// For searches that are open.
+    pub(super) searches: Pool,
 }
 
 impl Places {
@@ -36,6 +38,7 @@ impl Places {
             reads: Pool::new("file_reads", limits.file_reads),
             changes: Pool::new("file_changes", limits.file_changes),
             writes: Pool::new("file_writes", limits.file_writes),
+            searches: Pool::new("file_searches", limits.file_searches),
         }
     }
 }

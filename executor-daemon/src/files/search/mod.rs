@@ -1,0 +1,30 @@
+//! Finding files by their names ([`request::Glob`]) and by what is in them
+//! ([`request::Grep`]), in parallel and in one order.
+//!
+//! - [`request`]: what can be asked for; `globs` and [`pattern`] are its
+//!   languages.
+//! - `tree_walk`: what one task does, by `directory` handles; `file` and `sink`
+//!   search one file, [`clip`] cuts long lines.
+//! - `order`: tasks done by many, told in one order.
+//! - [`search::Search`]: a search under way, on threads of a [`crew`].
+//! - [`results`] and [`summary`]: what was found, and what was not searched.
+//!
+//! Results come by path: the paths in the order given, below each one by name as
+//! bytes, a directory where its name stands. docs/search.md says what differs
+//! from ripgrep and git.
+
+pub mod clip;
+pub mod crew;
+mod directory;
+mod file;
+mod globs;
+mod order;
+pub mod pattern;
+pub mod request;
+pub mod results;
+pub mod search;
+mod sink;
+pub mod summary;
+mod tree_walk;
+
+pub use self::globs::{GLOB_BYTES, GLOBS_MAX};
