@@ -141,12 +141,7 @@ impl IgnoreRules {
 
     /// Those of a directory below the one that these hold in, whose names are
     /// not known.
-    pub(super) fn of_below(
-        &self,
-        fence: &Fence,
-        directory: &Directory,
-        sources: &Sources,
-    ) -> Self {
+    pub(super) fn of_below(&self, fence: &Fence, directory: &Directory, sources: &Sources) -> Self {
         self.below(fence, directory, sources, Present::of(directory))
     }
 

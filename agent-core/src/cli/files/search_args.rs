@@ -63,7 +63,6 @@ whole path below the directory searched. Exit code 1: nothing was found. What wa
 passed over (ignored, hidden, …) is told at the end.")]
 pub(crate) struct GlobArgs {
     /// The glob; may be a path as well.
-    #[arg(allow_hyphen_values = true)]
     pub(crate) pattern: String,
 
     #[command(flatten)]
@@ -90,13 +89,9 @@ Examples:
 A line is told as path:number:text, one beside it as path-number-text. Long lines
 are clipped round the match. Exit code 1: nothing was found. What was not searched
 (ignored, hidden, binary, …) is told at the end.")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "flags of a command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct GrepArgs {
     /// What is looked for: a regular expression.
-    #[arg(allow_hyphen_values = true)]
     pub(crate) pattern: String,
 
     #[command(flatten)]

@@ -39,7 +39,11 @@ fn backward(line: &[u8], end: usize) -> usize {
         at -= 1;
     }
     // Four in a row: this is no text.
-    if line.get(at).is_some_and(is_inside) { end } else { at }
+    if line.get(at).is_some_and(is_inside) {
+        end
+    } else {
+        at
+    }
 }
 
 /// A byte of UTF-8 that no character begins with.

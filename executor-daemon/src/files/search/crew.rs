@@ -20,12 +20,22 @@ impl Crew {
     /// `size` threads, which `start` sets to work; one search has at most
     /// `each`.
     #[must_use]
-    pub fn new(size: usize, each: usize, start: impl Fn(Work) + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(
+        size: usize,
+        each: usize,
+        start: impl Fn(Work) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             free: AtomicUsize::new(size),
             each: each.max(1),
             start: Box::new(start),
         })
+    }
+
+    /// Threads that nothing is done on.
+    #[cfg(test)]
+    pub(in super::super) fn free(&self) -> usize {
+        self.free.load(Ordering::Relaxed)
     }
 
     pub(super) fn each(&self) -> usize {
@@ -36,7 +46,9 @@ impl Crew {
     pub(super) fn set_to_work(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> bool {
         let taken = self
             .free
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(1)
+            });
         if taken.is_err() {
             return false;
         }

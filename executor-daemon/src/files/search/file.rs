@@ -131,11 +131,8 @@ impl Finder {
         // The directory says that it is a regular file. Should it have become
         // another thing meanwhile, opening it so does not wait (open(2)), and
         // nothing is read from it.
-        let flags = OFlags::RDONLY
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
@@ -244,7 +241,8 @@ impl Finder {
             }
         } else {
             let whole = io::Cursor::new(first).chain(&mut reader);
-            self.searcher.search_reader(&plan.matcher, whole, &mut lines)
+            self.searcher
+                .search_reader(&plan.matcher, whole, &mut lines)
         };
         part.counts.bytes += reader.at - rest.from.offset;
         cancel.check()?;

@@ -3,8 +3,8 @@
 //! - A glob is matched against the path relative to the directory that is
 //!   searched. Without a `/` it matches the last name at any depth; with one,
 //!   the whole path. `**/` at its beginning makes the rest match at any depth; a
-//!   `/` at its beginning is as none, but anchors; one at its end stands for
-//!   all that is below (`src/` is `src/**`).
+//!   `/` at its beginning is as none, but anchors; with one at its end it means
+//!   directories, and all that is below them (`src/` is `**/src/**`).
 //! - `*` and `?` match within one name, `**` as a whole component any number of
 //!   directories. `[a-z]`, `[!a-z]`, `{one,other}` (nested too); `\` takes the
 //!   meaning of the character after it.
@@ -27,7 +27,7 @@ pub const GLOB_BYTES: usize = 4096;
 
 /// See the module's documentation.
 #[derive(Debug, Clone)]
-pub(super) struct PathGlobs {
+pub(in super::super) struct PathGlobs {
     chosen: GlobSet,
     /// Names that begin with a dot and are spelled out.
     spelled_out: GlobSet,
@@ -42,7 +42,7 @@ impl PathGlobs {
     /// # Errors
     /// [`FileError::Glob`] with the place in it; [`FileError::InvalidArgument`]
     /// for too many of them.
-    pub(super) fn new(
+    pub(in super::super) fn new(
         globs: &[String],
         ignore_case: bool,
         field: &'static str,
@@ -81,7 +81,11 @@ impl PathGlobs {
             compiled(parsed.pattern)?;
             let anchored = parsed.anchored();
             if parsed.is_out {
-                let set = if parsed.directory { &mut *directories_out } else { &mut *out };
+                let set = if parsed.directory {
+                    &mut *directories_out
+                } else {
+                    &mut *out
+                };
                 set.add(compiled(&anchored)?);
                 continue;
             }
@@ -113,13 +117,13 @@ impl PathGlobs {
     }
 
     /// Every path is chosen.
-    pub(super) fn choose_all(&self) -> bool {
+    pub(in super::super) fn choose_all(&self) -> bool {
         self.chosen.is_empty() && self.out.is_empty()
     }
 
     /// Is what has this path, relative to the directory searched, and is no
     /// directory to be looked at?
-    pub(super) fn choose(&self, path: &[u8]) -> bool {
+    pub(in super::super) fn choose(&self, path: &[u8]) -> bool {
         if self.choose_all() {
             return true;
         }
@@ -129,7 +133,7 @@ impl PathGlobs {
     }
 
     /// Is what is below the directory with this path out of the question?
-    pub(super) fn leave_out_directory(&self, path: &[u8]) -> bool {
+    pub(in super::super) fn leave_out_directory(&self, path: &[u8]) -> bool {
         if self.out.is_empty() && self.directories_out.is_empty() {
             return false;
         }
@@ -139,9 +143,11 @@ impl PathGlobs {
     }
 
     /// Is the name, which begins with a dot, spelled out by a glob?
-    pub(super) fn spell_out(&self, name: &[u8]) -> bool {
+    pub(in super::super) fn spell_out(&self, name: &[u8]) -> bool {
         !self.spelled_out.is_empty()
-            && self.spelled_out.is_match_candidate(&Candidate::from_bytes(name))
+            && self
+                .spelled_out
+                .is_match_candidate(&Candidate::from_bytes(name))
     }
 }
 
@@ -275,27 +281,52 @@ mod tests {
     #[test]
     fn b059_a_glob_has_one_meaning() {
         for (texts, expected) in [
-            (&["*.rs"][..], &["a.rs", "src/a.rs", "src/deep/b.rs", "x/src/c.rs"][..]),
+            (
+                &["*.rs"][..],
+                &["a.rs", "src/a.rs", "src/deep/b.rs", "x/src/c.rs"][..],
+            ),
             (&["/*.rs"], &["a.rs"]),
             (&["src/*.rs"], &["src/a.rs"]),
             (&["/src/*.rs"], &["src/a.rs"]),
             (&["**/src/*.rs"], &["src/a.rs", "x/src/c.rs"]),
             (&["src/**/*.rs"], &["src/a.rs", "src/deep/b.rs"]),
-            (&["src/"], &["src/a.rs", "src/deep/b.rs"]),
+            (&["src/"], &["src/a.rs", "src/deep/b.rs", "x/src/c.rs"]),
+            (&["/src/"], &["src/a.rs", "src/deep/b.rs"]),
             (&["src/**"], &["src/a.rs", "src/deep/b.rs"]),
             (&["src"], &["src"]),
             (&["*.RS"], &["A.RS"]),
             (&["\\[x\\]"], &["[x]"]),
-            (&["[!as]*"], &["A.RS", "src/deep/b.rs", "x/src/c.rs", ".github/workflows/ci.yml", "[x]", "a/b"]),
-            (&[".github/workflows/*.{yml,yaml}"], &[".github/workflows/ci.yml"]),
-            (&["**/.github/workflows/*.yml"], &[".github/workflows/ci.yml"]),
+            (
+                &["[!as]*"],
+                &[
+                    "A.RS",
+                    "src/deep/b.rs",
+                    "x/src/c.rs",
+                    ".github/workflows/ci.yml",
+                    "[x]",
+                    "a/b",
+                ],
+            ),
+            (
+                &[".github/workflows/*.{yml,yaml}"],
+                &[".github/workflows/ci.yml"],
+            ),
+            (
+                &["**/.github/workflows/*.yml"],
+                &[".github/workflows/ci.yml"],
+            ),
             (&["{a,x}/**"], &["x/src/c.rs", "a/b"]),
             (&["*.rs", "!src/**"], &["a.rs", "x/src/c.rs"]),
             (&["!a.rs", "*.rs"], &["src/deep/b.rs", "x/src/c.rs"]),
-            (&["?.rs"], &["a.rs", "src/a.rs", "src/deep/b.rs", "x/src/c.rs"]),
+            (
+                &["?.rs"],
+                &["a.rs", "src/a.rs", "src/deep/b.rs", "x/src/c.rs"],
+            ),
         ] {
             let globs = globs(texts).unwrap();
-            let chosen = PATHS.into_iter().filter(|path| globs.choose(path.as_bytes()));
+            let chosen = PATHS
+                .into_iter()
+                .filter(|path| globs.choose(path.as_bytes()));
             assert_eq!(chosen.collect::<Vec<_>>(), expected, "{texts:?}");
         }
         let any_case = PathGlobs::new(&["*.RS".to_owned()], true, "globs").unwrap();

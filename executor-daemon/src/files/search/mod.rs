@@ -28,3 +28,8 @@ pub mod summary;
 mod tree_walk;
 
 pub use self::globs::{GLOB_BYTES, GLOBS_MAX};
+
+#[cfg(test)]
+pub(super) mod globs_for_tests {
+    pub(in super::super) use super::globs::PathGlobs;
+}

@@ -52,7 +52,9 @@ impl<T, P> Order<T, P> {
     /// These tasks, one after the other.
     pub(super) fn new(tasks: impl IntoIterator<Item = T>) -> Self {
         let first = Place(Vec::new());
-        let queued = (0..).zip(tasks).map(|(step, task)| (first.within(step), task));
+        let queued = (0..)
+            .zip(tasks)
+            .map(|(step, task)| (first.within(step), task));
         Self {
             queued: queued.collect(),
             running: BTreeSet::new(),
@@ -210,6 +212,9 @@ mod tests {
         assert_eq!(task, "in a");
         order.finish(&inner, []);
         assert!(order.is_done());
-        assert_eq!((order.pop(), order.pop(), order.pop()), (Some("of a"), Some("of b"), None));
+        assert_eq!(
+            (order.pop(), order.pop(), order.pop()),
+            (Some("of a"), Some("of b"), None)
+        );
     }
 }

@@ -361,7 +361,10 @@ mod tests {
 
     #[test]
     fn pcre2_gives_up_where_it_would_take_too_long() {
-        for text in [r"(?:a?){40}a{40}\Z(?<=b)", "(*LIMIT_MATCH=4000000000)(a+)+$"] {
+        for text in [
+            r"(?:a?){40}a{40}\Z(?<=b)",
+            "(*LIMIT_MATCH=4000000000)(a+)+$",
+        ] {
             let matcher = Matcher::new(&pattern(text, Engine::Pcre2)).unwrap();
             let text = format!("{}!", "a".repeat(60));
             let error = matcher.find(text.as_bytes()).unwrap_err();
@@ -372,7 +375,15 @@ mod tests {
     #[test]
     fn b061_a_fixed_string_is_no_pattern() {
         for engine in [Engine::Rust, Engine::Pcre2] {
-            for text in ["a(b", "a{1000}{1000}", "[z-a]", r"\1", "-e", "--pre=/tmp/x.sh", ""] {
+            for text in [
+                "a(b",
+                "a{1000}{1000}",
+                "[z-a]",
+                r"\1",
+                "-e",
+                "--pre=/tmp/x.sh",
+                "",
+            ] {
                 let fixed = Pattern {
                     fixed: true,
                     ..pattern(text, engine)
@@ -406,8 +417,16 @@ mod tests {
                 &["aB"],
                 &["b"],
             ),
-            (with(|p| p.word = true), &["ab c", "-ab-"], &["xab", "ab_", "abc"]),
-            (with(|p| p.whole_line = true), &["ab", "ab\r"], &["ab ", "xab"]),
+            (
+                with(|p| p.word = true),
+                &["ab c", "-ab-"],
+                &["xab", "ab_", "abc"],
+            ),
+            (
+                with(|p| p.whole_line = true),
+                &["ab", "ab\r"],
+                &["ab ", "xab"],
+            ),
             (with(|p| p.text = "ab$".into()), &["xab", "ab\r"], &["ab "]),
         ] {
             for engine in [Engine::Rust, Engine::Pcre2] {

@@ -150,7 +150,10 @@ impl Search {
             ("after_context", asked.after),
         ] {
             if lines > CONTEXT_MAX {
-                return Err(wrong(field, format!("it must be at most {CONTEXT_MAX} lines")));
+                return Err(wrong(
+                    field,
+                    format!("it must be at most {CONTEXT_MAX} lines"),
+                ));
             }
         }
         let context = |lines: u32| usize::try_from(lines).unwrap_or(0);
@@ -231,6 +234,12 @@ impl Search {
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// Bytes that wait to be told.
+    #[cfg(test)]
+    pub(in super::super) fn waiting(&self) -> usize {
+        self.shared.lock().waiting
     }
 
     /// What was found next; `None` at the end. Blocks.

@@ -67,12 +67,27 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) enum Task {
     /// A directory that the caller named.
-    Given { directory: Directory, prefix: Vec<u8> },
+    Given {
+        directory: Directory,
+        prefix: Vec<u8>,
+    },
     /// A file that the caller named.
-    File { object: Object, path: Vec<u8> },
-    Below { above: Arc<Walked>, name: OsString },
-    More { directory: Arc<Walked>, after: OsString },
-    Files { directory: Arc<Walked>, names: Names },
+    File {
+        object: Object,
+        path: Vec<u8>,
+    },
+    Below {
+        above: Arc<Walked>,
+        name: OsString,
+    },
+    More {
+        directory: Arc<Walked>,
+        after: OsString,
+    },
+    Files {
+        directory: Arc<Walked>,
+        names: Names,
+    },
     Rest(Box<Rest>),
 }
 
@@ -345,7 +360,8 @@ impl Plan {
                 part.counts.secret += 1;
                 continue;
             }
-            if let Some(rest) = finder.in_directory(grep, &handle, name, shown, &mut part, cancel)?
+            if let Some(rest) =
+                finder.in_directory(grep, &handle, name, shown, &mut part, cancel)?
             {
                 steps.extend(with_rest(std::mem::take(&mut part), Some(rest)));
             }
@@ -354,12 +370,7 @@ impl Plan {
         Ok(steps)
     }
 
-    fn rest(
-        &self,
-        rest: Rest,
-        scratch: &mut Scratch,
-        cancel: &Cancel,
-    ) -> Result<Steps, FileError> {
+    fn rest(&self, rest: Rest, scratch: &mut Scratch, cancel: &Cancel) -> Result<Steps, FileError> {
         let mut part = Part::default();
         let (Some(grep), Some(finder)) = (self.grep(), &mut scratch.finder) else {
             return Ok(Steps::new());
@@ -449,14 +460,22 @@ impl Sorting<'_> {
 
     fn subdirectory(&mut self, name: &[u8]) {
         let relative = self.shown.get(self.directory.relative..);
-        if self.plan.globs.leave_out_directory(relative.unwrap_or_default()) {
+        if self
+            .plan
+            .globs
+            .leave_out_directory(relative.unwrap_or_default())
+        {
             self.part.counts.filtered += 1;
             return;
         }
         if matches!(self.plan.what, What::Glob { directories: true }) && self.is_chosen() {
             self.tell(FileKind::Directory);
         }
-        if self.plan.depth.is_some_and(|depth| self.directory.depth >= depth) {
+        if self
+            .plan
+            .depth
+            .is_some_and(|depth| self.directory.depth >= depth)
+        {
             self.part.counts.too_deep += 1;
             return;
         }
@@ -468,9 +487,10 @@ impl Sorting<'_> {
             return;
         }
         let name = OsStr::from_bytes(name);
-        let secret = self.directory.handle().is_ok_and(|handle| {
-            self.plan.is_secret(self.directory, &handle, name)
-        });
+        let secret = self
+            .directory
+            .handle()
+            .is_ok_and(|handle| self.plan.is_secret(self.directory, &handle, name));
         if secret {
             self.part.counts.secret += 1;
             return;
