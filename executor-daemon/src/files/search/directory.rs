@@ -16,9 +16,11 @@ use super::super::error::FileError;
 use super::super::ignore_files::{IgnoreRules, Present};
 use super::super::resolve::Directory;
 
-/// Handles that one search keeps open. What is deeper is opened again from the
-/// last one that is, name by name.
+/// Handles that one search keeps open, and as many again of every
+/// [`STRIDE`]th level. Others are opened again from the last one above that is
+/// open, name by name.
 const KEPT: usize = 64;
+const STRIDE: u32 = 32;
 /// Names of one directory that are kept at a time. Of a larger one the rest is
 /// read again.
 pub(super) const NAMES: usize = 1 << 16;
@@ -111,7 +113,8 @@ impl Walked {
         };
         // The first one cannot be opened again. Another one over the number is
         // dropped, and counted off by that.
-        let handle = (before < KEPT || above.is_none()).then_some(counted);
+        let keep = before < KEPT || (depth % STRIDE == 0 && before < 2 * KEPT);
+        let handle = (keep || above.is_none()).then_some(counted);
         let (above, name) = above.map_or((None, OsString::new()), |(a, name)| (Some(a), name));
         Self {
             above,

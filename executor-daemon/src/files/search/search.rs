@@ -458,9 +458,9 @@ impl Shared {
 }
 
 impl State {
-    /// There is room for what would come of it, or all waits for it.
+    /// There is room for what would come of it, or all that waits waits for it.
     fn may_work(&self) -> bool {
-        self.waiting < WAITING || self.order.first_is_queued()
+        self.waiting < WAITING || (self.order.first_is_queued() && !self.order.is_ready())
     }
 }
 

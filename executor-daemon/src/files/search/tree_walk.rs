@@ -356,7 +356,7 @@ impl Plan {
             let mut shown = directory.prefix.clone();
             shown.extend_from_slice(name);
             let name = OsStr::from_bytes(name);
-            if self.is_secret(directory, &handle, name) {
+            if self.is_secret(directory, name) {
                 part.counts.secret += 1;
                 continue;
             }
@@ -379,19 +379,17 @@ impl Plan {
         Ok(with_rest(part, rest))
     }
 
-    fn is_secret(
-        &self,
-        directory: &Walked,
-        handle: &Arc<std::os::fd::OwnedFd>,
-        name: &OsStr,
-    ) -> bool {
+    fn is_secret(&self, directory: &Walked, name: &OsStr) -> bool {
         let secrets = self.fence.secrets();
         let path = directory.path.join(name);
-        secrets.rule_of_child(&path).is_some()
-            || (directory.procfs
-                && secrets
-                    .rule_in_procfs(&directory.as_directory(Arc::clone(handle)), name)
-                    .is_some())
+        if secrets.rule_of_child(&path).is_some() {
+            return true;
+        }
+        directory.procfs
+            && directory.handle().is_ok_and(|handle| {
+                let directory = directory.as_directory(handle);
+                secrets.rule_in_procfs(&directory, name).is_some()
+            })
     }
 }
 
@@ -487,11 +485,7 @@ impl Sorting<'_> {
             return;
         }
         let name = OsStr::from_bytes(name);
-        let secret = self
-            .directory
-            .handle()
-            .is_ok_and(|handle| self.plan.is_secret(self.directory, &handle, name));
-        if secret {
+        if self.plan.is_secret(self.directory, name) {
             self.part.counts.secret += 1;
             return;
         }
