@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{CWD, Mode, OFlags};
 
 use super::error::FileError;
 use super::fence::Fence;
-use super::object::{Facts, Object};
+use super::object::{Facts, FileKind, Object};
 use super::resolve::Directory;
 
 /// Bytes of one ignore file that are read.
@@ -36,6 +37,8 @@ pub(super) struct Sources {
     pub(super) exclude: bool,
     /// Those of the directories above, inside the roots.
     pub(super) above: bool,
+    /// Those of the directories above the roots too: the operator says so.
+    pub(super) above_roots: bool,
     /// What belongs to git counts in a repository only.
     pub(super) in_repositories: bool,
     /// What git's global excludes say.
@@ -51,6 +54,7 @@ impl Sources {
             git: true,
             exclude: true,
             above: true,
+            above_roots: false,
             in_repositories: false,
             global: None,
         }
@@ -95,7 +99,7 @@ impl Present {
 #[derive(Debug, Clone, Default)]
 pub(super) struct IgnoreRules(Option<Arc<Level>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Level {
     ripgrep: Option<Gitignore>,
     dot: Option<Gitignore>,
@@ -122,15 +126,36 @@ impl IgnoreRules {
         above.reverse();
         for name in above {
             let roots = fence.resolver().roots();
-            if roots.containing(name).is_none() {
-                continue;
-            }
-            if let Ok(directory) = fence.directory(name.as_os_str()) {
-                let present = Present::of(&directory);
-                rules = rules.below(fence, &directory, sources, present);
+            if roots.containing(name).is_some() {
+                if let Ok(directory) = fence.directory(name.as_os_str()) {
+                    rules = rules.of_below(fence, &directory, sources);
+                }
+            } else if sources.above_roots {
+                rules = rules.of_operator(name, sources);
             }
         }
         rules
+    }
+
+    /// Those of a directory outside the roots, which the operator lets be read.
+    fn of_operator(&self, directory: &Path, sources: &Sources) -> Self {
+        let read = |counts: bool, name: &str| {
+            let text = counts.then(|| operators_text(&directory.join(name)));
+            rules_of(&text.flatten()?, directory)
+        };
+        let is_repository = Facts::at(CWD, directory.join(".git").as_os_str()).is_ok();
+        self.with(
+            Level {
+                ripgrep: read(sources.ripgrep, ".rgignore"),
+                dot: read(sources.dot, ".ignore"),
+                git: read(sources.git, ".gitignore"),
+                exclude: read(sources.exclude && is_repository, ".git/info/exclude"),
+                is_repository,
+                ..Level::default()
+            },
+            directory,
+            sources,
+        )
     }
 
     /// Those of `directory` and of the directories above it inside the roots.
@@ -168,26 +193,43 @@ impl IgnoreRules {
                 rules_in(fence, &info, &directory.name, OsStr::new("exclude"))
             })
             .flatten();
-        let global = sources.global.as_deref().filter(|_| is_repository);
-        let global = global.and_then(|text| rules_of(text, &directory.name));
-        let none = [&ripgrep, &dot, &git, &exclude, &global]
-            .into_iter()
-            .all(Option::is_none);
-        if none && !is_repository {
-            return self.clone();
+        let level = Level {
+            ripgrep,
+            dot,
+            git,
+            exclude,
+            is_repository,
+            ..Level::default()
+        };
+        self.with(level, &directory.name, sources)
+    }
+
+    /// These and those of a directory below.
+    fn with(&self, mut level: Level, directory: &Path, sources: &Sources) -> Self {
+        if level.is_repository
+            && let Some(text) = &sources.global
+        {
+            level.global = rules_of(text, directory);
         }
-        let in_repository = is_repository || self.0.as_ref().is_some_and(|up| up.in_repository);
-        Self(Some(Arc::new(Level {
+        let Level {
             ripgrep,
             dot,
             git,
             exclude,
             global,
-            is_repository,
-            in_repository,
-            git_counts: in_repository || !sources.in_repositories,
-            above: self.clone(),
-        })))
+            ..
+        } = &level;
+        let none = [ripgrep, dot, git, exclude, global]
+            .into_iter()
+            .all(Option::is_none);
+        if none && !level.is_repository {
+            return self.clone();
+        }
+        let above = self.0.as_ref().is_some_and(|above| above.in_repository);
+        level.in_repository = level.is_repository || above;
+        level.git_counts = level.in_repository || !sources.in_repositories;
+        level.above = self.clone();
+        Self(Some(Arc::new(level)))
     }
 
     /// There are none.
@@ -243,6 +285,18 @@ impl IgnoreRules {
 fn rules_in(fence: &Fence, directory: &Directory, base: &Path, name: &OsStr) -> Option<Gitignore> {
     let bytes = read(fence, directory, name).ok()?;
     rules_of(&String::from_utf8_lossy(&bytes), base)
+}
+
+/// A file that the operator names, opened by its path.
+pub(super) fn operators_text(path: &Path) -> Option<Arc<str>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let facts = Facts::of(&file).ok()?;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::from(file);
+    (facts.kind == FileKind::Regular).then_some(())?;
+    file.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into())
 }
 
 fn rules_of(text: &str, base: &Path) -> Option<Gitignore> {

@@ -27,7 +27,7 @@ use super::super::cancel::Cancel;
 use super::super::entry::Last;
 use super::super::error::FileError;
 use super::super::fence::Fence;
-use super::super::ignore_files::Sources;
+use super::super::ignore_files::{Sources, operators_text};
 use super::super::object::FileKind;
 use super::crew::Crew;
 use super::file::GrepPlan;
@@ -104,8 +104,11 @@ struct State {
 /// What the operator says of searches.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// What git's global excludes say.
-    pub global_excludes: Option<Arc<str>>,
+    /// A file with what git ignores everywhere. Read anew for each search; none
+    /// is no error.
+    pub git_excludes: Option<PathBuf>,
+    /// Ignore files above a root count too.
+    pub above_roots: bool,
 }
 
 impl Search {
@@ -190,7 +193,8 @@ impl Search {
     ) -> Result<Self, FileError> {
         let tasks = named(&fence, &scope.paths)?;
         let ignore = scope.ignore;
-        let global = settings.global_excludes.clone();
+        let global = settings.git_excludes.as_deref();
+        let global = global.filter(|_| ignore.global).and_then(operators_text);
         let plan = Plan {
             fence,
             globs: PathGlobs::new(&scope.globs, scope.globs_ignore_case, "globs")?,
@@ -203,8 +207,9 @@ impl Search {
                 git: ignore.git,
                 exclude: ignore.exclude,
                 above: ignore.above,
+                above_roots: ignore.above && settings.above_roots,
                 in_repositories: ignore.in_repositories,
-                global: global.filter(|_| ignore.global),
+                global,
             },
             kept: Arc::new(AtomicUsize::new(0)),
             what,

@@ -385,3 +385,33 @@ fn secret_files_are_counted_and_not_searched_also_when_they_are_named() {
     };
     assert!(matches!(refused(&tree, &outside), FileError::Resolve(_)));
 }
+
+#[test]
+fn what_the_operator_lets_be_read_above_the_roots_counts() {
+    let tree = tree_of(&[("x.log", ""), ("y.tmp", ""), ("z", ""), ("sub/z", "")]);
+    tree.file("w/.gitignore", "*.log\n/app/sub/z\n");
+    std::fs::create_dir(tree.at("w/.git")).unwrap();
+    tree.file("excludes", "*.tmp\n");
+    let found = |settings: &Settings, ignore: Ignore| {
+        let asked = Glob {
+            scope: Scope {
+                ignore,
+                ..Scope::default()
+            },
+            ..Glob::default()
+        };
+        let mut search = Search::glob(fence_of(&tree), &asked, settings, &crew(1)).unwrap();
+        let piece = search.next_piece(&Cancel::new()).unwrap().unwrap();
+        let names = piece.entries.iter().map(|entry| text(&entry.path));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let settings = |above_roots, excludes: &str| Settings {
+        above_roots,
+        git_excludes: Some(tree.at(excludes)),
+    };
+    let all = "sub/z x.log y.tmp z";
+    assert_eq!(found(&settings(false, "excludes"), Ignore::default()), all);
+    assert_eq!(found(&settings(true, "excludes"), Ignore::default()), "z");
+    assert_eq!(found(&settings(true, "none"), Ignore::default()), "y.tmp z");
+    assert_eq!(found(&settings(true, "excludes"), NO_IGNORE), all);
+}
