@@ -52,7 +52,7 @@ use crate::files::Files;
 use crate::files::line_index::LineIndexes;
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
-use crate::files::search::search::Settings;
+use crate::files::search::Settings;
 use crate::files::secret::{Own, SecretFiles};
 use crate::host::message::Request;
 use crate::host::{LinkError, Notice};

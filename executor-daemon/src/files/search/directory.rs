@@ -113,7 +113,7 @@ impl Walked {
         };
         // The first one cannot be opened again. Another one over the number is
         // dropped, and counted off by that.
-        let keep = before < KEPT || (depth % STRIDE == 0 && before < 2 * KEPT);
+        let keep = before < KEPT || (depth.is_multiple_of(STRIDE) && before < 2 * KEPT);
         let handle = (keep || above.is_none()).then_some(counted);
         let (above, name) = above.map_or((None, OsString::new()), |(a, name)| (Some(a), name));
         Self {

@@ -221,11 +221,7 @@ fn position(glob: &str, kind: &ErrorKind) -> usize {
     let mut characters = glob.char_indices();
     while let Some((at, character)) = characters.next() {
         match character {
-            '\\' => {
-                if characters.next().is_none() {
-                    return at;
-                }
-            }
+            '\\' if characters.next().is_none() => return at,
             '{' => {
                 braces.push(at);
                 if *kind == ErrorKind::TooManyNestedAlternates && braces.len() > NESTED {

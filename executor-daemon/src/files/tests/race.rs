@@ -33,7 +33,7 @@ use super::super::resolve::Means;
 use super::super::search::crew::Crew;
 use super::super::search::pattern::Pattern;
 use super::super::search::request::{Glob, Grep, Scope};
-use super::super::search::search::{Search, Settings};
+use super::super::search::{Search, Settings};
 use super::super::shared::Files;
 use super::super::stat::stat;
 use super::super::text::edits::Edit;

@@ -19,7 +19,7 @@ use crate::files::cancel::Cancel;
 use crate::files::error::FileError;
 use crate::files::fence::Fence;
 use crate::files::search::crew::{Crew, Work};
-use crate::files::search::search::{Piece, Search, Settings};
+use crate::files::search::{Piece, Search, Settings};
 use crate::limits::Limits;
 
 /// Threads that one search may have.

@@ -198,8 +198,9 @@ fn while_nobody_takes_the_answer_no_thread_is_held() {
 #[test]
 fn a_search_that_is_given_up_ends() {
     let tree = empty();
-    let file = std::fs::File::create(tree.at("w/app/endless")).unwrap();
+    let path = tree.file("w/app/endless", "");
     // Nothing but NULs, for hours.
+    let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_len(1 << 42).unwrap();
     let crew = crew(1);
     let asked = Grep {

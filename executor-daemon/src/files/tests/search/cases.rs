@@ -216,7 +216,7 @@ fn b064_what_cannot_be_read_is_told_beside_what_was_found() {
     ]);
     for name in ["locked", "nofile"] {
         let path = tree.at("w/app").join(name);
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o000)).unwrap();
     }
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(tree.at(""), open).unwrap();

@@ -279,9 +279,12 @@ fn what_is_looked_at_is_what_ripgrep_looks_at() {
     }
 }
 
+/// The same for us.
+type Change = fn(&mut Grep);
+
 #[test]
 fn the_lines_found_are_those_that_ripgrep_finds() {
-    let switches: [(&[&str], fn(&mut Grep)); 13] = [
+    let switches: [(&[&str], Change); 13] = [
         (&[], |_| ()),
         (&["-i"], |asked| asked.pattern.case = Case::Ignore),
         (&["-S"], |asked| asked.pattern.case = Case::Smart),

@@ -18,8 +18,8 @@ use super::super::search::crew::Crew;
 use super::super::search::pattern::Pattern;
 use super::super::search::request::{Glob, Grep, Scope, Tell};
 use super::super::search::results::{Entry, FileMatches};
-use super::super::search::search::{Search, Settings};
 use super::super::search::summary::Summary;
+use super::super::search::{Search, Settings};
 use super::{Tree, write};
 
 /// Threads of a test's own.
