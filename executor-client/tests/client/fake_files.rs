@@ -96,13 +96,13 @@ impl FileService for Fake {
     type GlobStream = Messages<v1::GlobResponse>;
 
     async fn glob(&self, _: Request<v1::GlobRequest>) -> Answer<Self::GlobStream> {
-        let entry = |at: u32| v1::GlobEntry {
-            path: format!("{at}").into_bytes(),
+        let entry = |at: usize| v1::GlobEntry {
+            path: format!("{at}{}", "x".repeat(100)).into_bytes(),
             ..Default::default()
         };
-        let pages = (0..3).map(move |page| v1::GlobResponse {
-            entries: vec![entry(page)],
-            summary: (page == 2).then(v1::SearchSummary::default),
+        let pages = (0..20).map(move |page| v1::GlobResponse {
+            entries: (page * 10..page * 10 + 10).map(entry).collect(),
+            summary: (page == 19).then(v1::SearchSummary::default),
         });
         let pages: Vec<_> = pages.map(Ok).collect();
         Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
