@@ -124,7 +124,8 @@ impl Limits {
     /// All threads for work that blocks: none for files takes one of the others.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.blocking_threads + self.file_reads + self.file_changes + self.search_threads
+        let searches = self.file_searches + self.search_threads;
+        self.blocking_threads + self.file_reads + self.file_changes + searches
     }
 }
 

@@ -72,6 +72,9 @@ pub(super) struct Point {
 #[derive(Debug)]
 pub(super) struct Finder {
     searcher: Searcher,
+    /// A clone has memory of its own to search with, which no other thread waits
+    /// for.
+    matcher: Matcher,
     buffer: Box<[u8]>,
 }
 
@@ -96,6 +99,7 @@ impl Finder {
         }
         Self {
             searcher: builder.build(),
+            matcher: plan.matcher.clone(),
             buffer: vec![0; SMALL].into(),
         }
     }
@@ -226,7 +230,7 @@ impl Finder {
         };
         let first = self.buffer.get(..read.bytes).unwrap_or_default();
         let mark = Mark::of(first);
-        let mut lines = Lines::new(&plan.matcher, &plan.asked, rest.from, mark);
+        let mut lines = Lines::new(&self.matcher, &plan.asked, rest.from, mark);
         if plan.multi_line {
             lines.cannot_go_on();
         }
@@ -237,12 +241,12 @@ impl Finder {
                     lines.is_binary(at as u64);
                     Ok(())
                 }
-                _ => self.searcher.search_slice(&plan.matcher, first, &mut lines),
+                _ => self.searcher.search_slice(&self.matcher, first, &mut lines),
             }
         } else {
             let whole = io::Cursor::new(first).chain(&mut reader);
             self.searcher
-                .search_reader(&plan.matcher, whole, &mut lines)
+                .search_reader(&self.matcher, whole, &mut lines)
         };
         part.counts.bytes += reader.at - rest.from.offset;
         cancel.check()?;

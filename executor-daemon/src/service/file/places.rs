@@ -29,6 +29,8 @@ pub(in crate::service) struct Places {
     pub(super) writes: Pool,
     /// For searches that are open.
     pub(super) searches: Pool,
+    /// For their pieces: one for each.
+    pub(super) search_pieces: Pool,
 }
 
 impl Places {
@@ -39,6 +41,7 @@ impl Places {
             changes: Pool::new("file_changes", limits.file_changes),
             writes: Pool::new("file_writes", limits.file_writes),
             searches: Pool::new("file_searches", limits.file_searches),
+            search_pieces: Pool::new("file_searches", limits.file_searches),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A search holds one of `limits.file_searches` for as long as it is open, and
 //! does its work on threads of a crew that all searches share; the pieces of its
-//! answer are waited for in a place for reads. While the client takes none, no
-//! thread is held.
+//! answer are waited for on a thread of its own, as that may take long: no other
+//! operation waits for it. While the client takes none, no thread is held.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::convert::file::search as convert;
 use super::super::{Caller, Core};
+use super::places::{Places, Pool};
 use super::stream::{Messages, Pieces, stream};
 use crate::files::cancel::Cancel;
 use crate::files::error::FileError;
@@ -114,6 +115,10 @@ struct Paths(Open);
 impl Pieces for Paths {
     type Message = v1::GlobResponse;
 
+    fn pool(places: &Places) -> &Pool {
+        &places.search_pieces
+    }
+
     fn next(&mut self, cancel: &Cancel) -> Result<Option<Self::Message>, FileError> {
         let next = self.0.next(cancel)?;
         Ok(next.map(|(piece, summary)| v1::GlobResponse {
@@ -127,6 +132,10 @@ struct Matches(Open);
 
 impl Pieces for Matches {
     type Message = v1::GrepResponse;
+
+    fn pool(places: &Places) -> &Pool {
+        &places.search_pieces
+    }
 
     fn next(&mut self, cancel: &Cancel) -> Result<Option<Self::Message>, FileError> {
         let next = self.0.next(cancel)?;
