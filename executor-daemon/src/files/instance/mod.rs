@@ -5,7 +5,9 @@
 //!  $STATE/instances/<random>/     held by flock(2) for as long as it lives
 //!     slot-N      what one mutation is about to leave in a directory
 //!     redo-…      the new content of a file that is written in place
+//!     old-…       its old content, where `undo-…` has it not
 //!     undo-…      what a file was before a mutation
+//!     conflict-N  a dead one's slot whose write in place could not be finished
 //! ```
 //!
 //! 1. A temporary's directory and random name are recorded before it is made,
@@ -15,6 +17,7 @@
 //!    is free belongs to the dead, and the next start recovers it (`recovery`).
 //! 3. What is not recorded is never removed: nothing is found by a pattern.
 
+pub(in crate::files) mod interrupted;
 mod location;
 mod record;
 pub(crate) mod recovery;

@@ -67,6 +67,10 @@ pub(crate) struct InPlace {
     pub(crate) before: Seen,
     /// The whole new content: a file in the instance's directory.
     pub(crate) image: String,
+    /// The old content, at least as much of it as is written over: likewise.
+    pub(crate) old: String,
+    /// BLAKE3 of the old content beyond the new one's length.
+    pub(crate) tail: [u8; 32],
     /// Bytes of it.
     pub(crate) length: u64,
     /// BLAKE3 of it.

@@ -168,15 +168,7 @@ impl Drop for Slot<'_> {
 /// record that was cut short, before whose end nothing was made.
 pub(super) fn read(file: &OwnedFd) -> Result<Option<(Record, Option<FileId>)>, Errno> {
     let mut bytes = vec![0; usize::try_from(INODE).unwrap_or(0) + ADDED];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pread(file, rest, filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    read_at(file, &mut bytes, 0)?;
     Ok(parse(&bytes))
 }
 
@@ -220,6 +212,20 @@ pub(in crate::files) fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM] {
     let mut sum = [0; CHECKSUM];
     hasher.finalize_xof().fill(&mut sum);
     sum
+}
+
+/// Fills `buffer` from `at`; less only where the file ends.
+pub(super) fn read_at(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, at + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
 }
 
 /// Writes all of `bytes` at `at`: a short write goes on, none is success.
