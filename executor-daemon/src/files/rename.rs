@@ -1,5 +1,12 @@
 //! An entry gets another name, in its directory or another one on the same
 //! file system.
+//!
+//! A file that has the new name changes places with the one that is renamed
+//! (renameat2(2) with `RENAME_EXCHANGE`). Both are then looked at: if they are
+//! not the ones that were seen before, somebody else wrote meanwhile, and they
+//! change back. What was displaced is then taken from the old name. Where the
+//! file system has no exchange a plain rename does it, after a last look, and
+//! the result says that the check was not atomic.
 
 use std::path::PathBuf;
 
@@ -8,17 +15,19 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::aside::{Aside, is_what_was_read, move_to_free_name};
 use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::fence::Fence;
-use super::instance::random_name;
+use super::instance::{Exchanged, Instance, Record, random_name};
 use super::make_directory::make_parents;
-use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
+use super::mutation::{
+    Caller, Described, Durability, Outcome, Reply, Step, keys, location, look, request,
+};
 use super::object::{Facts, FileKind, Object};
-use super::outcome::{Check, id};
+use super::outcome::{Check, id, seen};
 use super::remove::not_a_root;
-use super::shared::State;
-use super::undo::{FILE_BYTES, Saved, Undo};
+use super::undo::{Saved, Undo, may_be_kept};
 use super::write::ATTEMPTS;
 
 /// What is to get which name.
@@ -58,6 +67,17 @@ pub struct Renamed {
     pub unchanged: bool,
     /// To take it back; `None`: it cannot be.
     pub undo_token: Option<String>,
+    /// How.
+    #[serde(default = "atomic")]
+    pub durability: Durability,
+}
+
+/// Also of a result that was kept without it.
+fn atomic() -> Durability {
+    Durability {
+        atomic: true,
+        checked: true,
+    }
 }
 
 impl Outcome for Renamed {
@@ -167,6 +187,7 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
         },
         unchanged,
         undo_token: None,
+        durability: atomic(),
     };
     let facts = *ends.object.facts();
     let text = ends.object.link_target()?;
@@ -187,7 +208,7 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     step.begins(check, &with_text(outcome(facts, false)), &spec.from)?;
     #[cfg(test)]
     step.files.hooks.commit(ends.from.path());
-    let displaced = exchange_names(step.files.state()?, spec, &ends)?;
+    let (displaced, checked) = exchange_names(step, spec, &ends)?;
     let now = Facts::at(ends.to.parent(), ends.to.name()).unwrap_or(facts);
     drop(turn);
     let undo = match (&ends.there, displaced) {
@@ -202,6 +223,10 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     };
     Ok(Renamed {
         undo_token: undo.and_then(|undo| step.keeps(ends.from.path(), undo)),
+        durability: Durability {
+            atomic: true,
+            checked,
+        },
         ..with_text(outcome(now, false))
     })
 }
@@ -276,17 +301,57 @@ fn allowed(step: &Step<'_>, spec: &RenameSpec, ends: &Ends) -> Result<(), FileEr
     })
 }
 
-/// What was displaced, where it could be kept.
+/// What became of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// It has the new name.
+    Done {
+        /// The kernel saw to it that nothing was replaced.
+        checked: bool,
+    },
+    /// Somebody had given its name to something else, which has it again.
+    Another,
+}
+
+/// Gives `object` a name that nothing has.
+///
+/// # Errors
+/// `EEXIST` when something has it; else as rename(2).
+pub(super) fn move_entry(
+    files: &Files,
+    from: &Entry,
+    to: &Entry,
+    object: &Facts,
+) -> Result<Moved, Errno> {
+    let (above, name) = (from.parent(), from.name());
+    let checked = move_to_free_name(files, above, name, to.parent(), to.name())?;
+    if has_name(to, object) {
+        return Ok(Moved::Done { checked });
+    }
+    match move_to_free_name(files, to.parent(), to.name(), above, name) {
+        // Gone: whoever took it away did so under its new name.
+        Ok(_) | Err(Errno::NOENT) => Ok(Moved::Another),
+        Err(errno) => {
+            tracing::error!(from = ?from.path(), to = ?to.path(), %errno,
+                "what somebody else had put there was renamed and does not come back");
+            Ok(Moved::Another)
+        }
+    }
+}
+
+fn has_name(entry: &Entry, object: &Facts) -> bool {
+    Facts::at(entry.parent(), entry.name()).is_ok_and(|now| now.is_same_file(object))
+}
+
+/// What was displaced, where it could be kept; was it checked by the kernel
+/// that nothing else was?
 fn exchange_names(
-    state: &State,
+    step: &Step<'_>,
     spec: &RenameSpec,
     ends: &Ends,
-) -> Result<Option<Saved>, FileError> {
+) -> Result<(Option<Saved>, bool), FileError> {
     let (from, to) = (&ends.from, &ends.to);
-    let last = Facts::at(from.parent(), from.name());
-    if !last.is_ok_and(|now| now.is_same_file(ends.object.facts())) {
-        return Err(changed(spec));
-    }
+    let object = ends.object.facts();
     let failed = |errno| match errno {
         Errno::XDEV => FileError::CrossesFileSystems {
             from: spec.from.clone(),
@@ -300,50 +365,108 @@ fn exchange_names(
         Errno::NOENT => changed(spec),
         errno => FileError::from_errno(errno, "renaming", from.given()),
     };
-    let Some(there) = &ends.there else {
-        let flags = RenameFlags::NOREPLACE;
-        let renamed =
-            rustix::fs::renameat_with(from.parent(), from.name(), to.parent(), to.name(), flags);
-        return match renamed {
-            Ok(()) => Ok(None),
-            // The file system knows no such flag, or a directory is moved into
-            // itself: the plain call tells the two apart.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                if Facts::at(to.parent(), to.name()).is_ok() {
-                    return Err(changed(spec));
-                }
-                rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name())
-                    .map(|()| None)
-                    .map_err(failed)
-            }
-            Err(errno) => Err(failed(errno)),
+    let Some(there) = ends.there.as_ref().map(Object::facts) else {
+        return match move_entry(step.files, from, to, object).map_err(failed)? {
+            Moved::Done { checked } => Ok((None, checked)),
+            Moved::Another => Err(changed(spec)),
         };
     };
-    let now = Facts::at(to.parent(), to.name());
-    if !now.is_ok_and(|now| now == *there.facts()) {
+    if step.files.exchange_is_missing() {
+        return rename_over(step, spec, ends, there).map(|saved| (saved, false));
+    }
+    let record = Record::Exchanged(Exchanged {
+        from: location(step.caller.fence, from)?,
+        to: location(step.caller.fence, to)?,
+        moved: id(object),
+        displaces: seen(there),
+    });
+    let recorded = step.files.state()?.instance.record(&record);
+    let _slot = recorded.map_err(failed)?;
+    let flags = RenameFlags::EXCHANGE;
+    match rustix::fs::renameat_with(from.parent(), from.name(), to.parent(), to.name(), flags) {
+        Ok(()) => {}
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            return rename_over(step, spec, ends, there).map(|saved| (saved, false));
+        }
+        Err(errno) => return Err(failed(errno)),
+    }
+    let displaced = Facts::at(from.parent(), from.name());
+    if !has_name(to, object) || !displaced.is_ok_and(|now| is_what_was_read(&now, there)) {
+        exchange_back(step.files, from, to);
         return Err(changed(spec));
     }
-    let saved = link_aside(state, to, there.facts());
+    match Aside::take(step, from, there, false).and_then(|aside| aside.keep_or_remove(there)) {
+        Ok(saved) => Ok((saved, true)),
+        // Somebody has given the name that was left to another file meanwhile.
+        Err(FileError::Changed { .. }) => Ok((None, true)),
+        Err(error) => {
+            exchange_back(step.files, from, to);
+            Err(error)
+        }
+    }
+}
+
+/// Both get their names back. Where one has none any more, the other does.
+fn exchange_back(files: &Files, from: &Entry, to: &Entry) {
+    let flags = RenameFlags::EXCHANGE;
+    let back = rustix::fs::renameat_with(from.parent(), from.name(), to.parent(), to.name(), flags);
+    let back = match back {
+        Err(Errno::NOENT) => {
+            let (one, other) = (from, to);
+            let moved = |one: &Entry, other: &Entry| {
+                move_to_free_name(
+                    files,
+                    one.parent(),
+                    one.name(),
+                    other.parent(),
+                    other.name(),
+                )
+            };
+            moved(one, other).or_else(|_| moved(other, one)).map(|_| ())
+        }
+        back => back,
+    };
+    if let Err(errno) = back {
+        tracing::error!(from = ?from.path(), to = ?to.path(), %errno,
+            "were exchanged and could not be exchanged back");
+    }
+}
+
+/// Where the file system has no exchange: after a last look. A file that takes
+/// the name between it and the rename is lost.
+fn rename_over(
+    step: &Step<'_>,
+    spec: &RenameSpec,
+    ends: &Ends,
+    there: &Facts,
+) -> Result<Option<Saved>, FileError> {
+    let (from, to) = (&ends.from, &ends.to);
+    let instance = &step.files.state()?.instance;
+    let now = Facts::at(to.parent(), to.name());
+    if !now.is_ok_and(|now| now == *there) || !has_name(from, ends.object.facts()) {
+        return Err(changed(spec));
+    }
+    let saved = link_aside(instance, to, there);
     let renamed = rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name());
     if let Err(errno) = renamed {
         if let Some(saved) = saved {
-            state.instance.remove(&saved.name);
+            instance.remove(&saved.name);
         }
-        return Err(failed(errno));
+        return Err(FileError::from_errno(errno, "renaming", from.given()));
     }
     Ok(saved)
 }
 
 /// Another name for the file that is about to lose its own (link(2)).
-fn link_aside(state: &State, to: &Entry, facts: &Facts) -> Option<Saved> {
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+fn link_aside(instance: &Instance, to: &Entry, facts: &Facts) -> Option<Saved> {
+    if !may_be_kept(facts) {
         return None;
     }
     let name = random_name("undo-").ok()?;
     rustix::fs::linkat(
         to.parent(),
         to.name(),
-        state.instance.directory(),
+        instance.directory(),
         &name,
         AtFlags::empty(),
     )

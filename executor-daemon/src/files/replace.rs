@@ -25,6 +25,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::aside::is_what_was_read;
 use super::attributes::take_over;
 use super::content::{Content, digest_of};
 use super::entry::Entry;
@@ -389,16 +390,6 @@ impl<'a> Replacement<'a> {
             why,
         }
     }
-}
-
-/// Is what was displaced what was read? Its ctime was changed by the exchange
-/// itself.
-fn is_what_was_read(displaced: &Facts, read: &Facts) -> bool {
-    let without_ctime = |facts: &Facts| Facts {
-        ctime: (0, 0),
-        ..*facts
-    };
-    without_ctime(displaced) == without_ctime(read)
 }
 
 impl Drop for Made<'_> {

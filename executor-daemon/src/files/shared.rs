@@ -87,6 +87,18 @@ impl Files {
             .map_err(|error| FileError::StateUnusable(error.clone()))
     }
 
+    /// As on a file system without renameat2(2)'s flags.
+    #[cfg(test)]
+    pub(super) fn exchange_is_missing(&self) -> bool {
+        self.hooks.has_no_exchange()
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests ask it")]
+    pub(super) fn exchange_is_missing(&self) -> bool {
+        false
+    }
+
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }

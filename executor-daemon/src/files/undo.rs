@@ -175,6 +175,11 @@ fn bytes(kept: &VecDeque<Kept>) -> u64 {
         .sum()
 }
 
+/// Is it a file, and small enough?
+pub(super) fn may_be_kept(facts: &Facts) -> bool {
+    facts.kind == FileKind::Regular && facts.size <= FILE_BYTES
+}
+
 /// Keeps the file that has `name`, which loses it: moved, else copied. `None`:
 /// it cannot be kept.
 pub(super) fn save(
@@ -183,7 +188,7 @@ pub(super) fn save(
     name: &str,
     facts: &Facts,
 ) -> Option<Saved> {
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+    if !may_be_kept(facts) {
         return None;
     }
     if let Ok(saved) = take(instance, directory, OsStr::new(name), facts) {
@@ -215,7 +220,7 @@ pub(super) fn take(
 /// Keeps a copy of a file's content. `None`: it cannot be kept.
 pub(super) fn copy(instance: &Instance, object: &Object) -> Option<Saved> {
     let facts = object.facts();
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+    if !may_be_kept(facts) {
         return None;
     }
     let file = object.content().ok()?;

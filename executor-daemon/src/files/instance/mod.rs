@@ -34,7 +34,7 @@ use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 pub(crate) use location::{FileId, Location};
-pub(crate) use record::{InPlace, Record, Seen, Temporary, millis_now};
+pub(crate) use record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
 pub(crate) use slot::{Slot, write_all_at};
 
 use crate::socket::private_directory::{self, DirectoryError};

@@ -12,6 +12,10 @@
 //! | something else | something else | left alone, and told |
 //! | no inode was recorded | | removed if empty, ours, and made after the record |
 //!
+//! What was taken from a name to be removed is removed, if it is that; something
+//! else gets its name back, if nothing has it. Of two names that were exchanged
+//! the first is removed if both are as the exchange left them.
+//!
 //! A file that was being written in place is written again from its redo image,
 //! if it is as an interrupted write leaves it (`interrupted`). Otherwise somebody
 //! else wrote since, or it is no longer there: it is left alone and told, and the
@@ -28,7 +32,7 @@ use rustix::io::Errno;
 
 use super::interrupted::is_interrupted;
 use super::location::FileId;
-use super::record::{InPlace, Record, Seen, Temporary, millis_now};
+use super::record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
 use super::{lock, names, slot};
 use crate::files::object::Facts;
 
@@ -106,6 +110,14 @@ fn recover_slot(directory: &OwnedFd, path: &Path, name: &CString) -> Result<Name
         None => Ok(Names::new()),
         Some((Record::Temporary(record), made)) => {
             temporary(&record, made)?;
+            Ok(Names::new())
+        }
+        Some((Record::Aside(record), _)) => {
+            aside(&record)?;
+            Ok(Names::new())
+        }
+        Some((Record::Exchanged(record), _)) => {
+            exchanged(&record)?;
             Ok(Names::new())
         }
         Some((Record::InPlace(record), _)) => {
@@ -187,6 +199,54 @@ fn temporary(record: &Temporary, made: Option<FileId>) -> Result<(), Errno> {
     }
     tracing::warn!(?path, "holds what somebody else wrote; left alone");
     Ok(())
+}
+
+fn aside(record: &Temporary) -> Result<(), Errno> {
+    let path = record.place.path();
+    let Some(directory) = record.place.directory()? else {
+        tracing::warn!(?path, "was to be removed and is no longer to be found");
+        return Ok(());
+    };
+    let name = record.place.name();
+    let Some(there) = look(&directory, &name)? else {
+        return Ok(());
+    };
+    if record.displaces == Some(there) {
+        return remove(&directory, &name);
+    }
+    let target = OsStr::from_bytes(&record.target);
+    let flags = RenameFlags::NOREPLACE;
+    match rustix::fs::renameat_with(&directory, &name, &directory, target, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => {
+            tracing::warn!(?path, ?target, "holds what somebody else wrote; left alone");
+            Ok(())
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn exchanged(record: &Exchanged) -> Result<(), Errno> {
+    let (Some(from), Some(to)) = (record.from.directory()?, record.to.directory()?) else {
+        return Ok(());
+    };
+    let moved = look(&to, &record.to.name())?;
+    let left = look(&from, &record.from.name())?;
+    if moved.is_none_or(|moved| moved.id != record.moved) {
+        return Ok(());
+    }
+    match left {
+        Some(left) if left == record.displaces => remove(&from, &record.from.name()),
+        Some(_) => {
+            let path = record.from.path();
+            tracing::warn!(
+                ?path,
+                "was being renamed, and somebody else wrote meanwhile; left alone"
+            );
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Finishes it; else why not. The redo image is whole: it was fsynced before the

@@ -19,9 +19,9 @@ use super::Instance;
 use super::location::FileId;
 use super::record::Record;
 
-/// Where the inode is written: behind the longest record there can be (two
+/// Where the inode is written: behind the longest record there can be (four
 /// paths of 4,095 bytes, three names of 255, numbers).
-const INODE: u64 = 12 << 10;
+const INODE: u64 = 20 << 10;
 const CHECKSUM: usize = 16;
 const HEAD: usize = 4 + CHECKSUM;
 const ADDED: usize = CHECKSUM + 16;

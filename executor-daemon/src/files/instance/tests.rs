@@ -5,6 +5,7 @@
     reason = "tests look at files as an outsider does"
 )]
 
+mod aside;
 mod in_place;
 
 use std::fs;

@@ -6,12 +6,14 @@
 )]
 
 mod edit;
+mod in_place;
 mod once;
 mod races;
 mod refused;
 mod remove;
 mod rename;
 mod undo;
+mod windows;
 mod write;
 
 use std::ffi::OsStr;
