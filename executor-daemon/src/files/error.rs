@@ -378,6 +378,7 @@ impl FileError {
             }
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace { given },
             Errno::ISDIR => Self::IsADirectory { given },
+            Errno::CANCELED => Self::Cancelled,
             errno => Self::Io {
                 given,
                 doing,

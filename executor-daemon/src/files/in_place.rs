@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::cancel::Cancel;
 use super::content::Content;
 use super::error::FileError;
 use super::instance::interrupted::digest_of_rest;
@@ -35,6 +36,8 @@ pub(super) struct Overwrite<'a> {
     pub(super) before: &'a Object,
     /// `None`: as it is.
     pub(super) mode: Option<u32>,
+    /// Looked at until it begins.
+    pub(super) cancel: &'a Cancel,
     #[cfg(test)]
     pub(super) hooks: &'a super::hooks::Hooks,
 }
@@ -51,7 +54,7 @@ impl Overwrite<'_> {
     ) -> Result<Replaced, FileError> {
         let instance = &self.state.instance;
         let file: OwnedFd = self.before.reopen(OFlags::RDWR)?.into();
-        let saved = undo::copy(instance, self.before);
+        let saved = undo::copy(instance, self.before, self.cancel);
         match self.prepared(instance, &file, saved.as_ref(), begins) {
             Ok(facts) => Ok(Replaced {
                 facts,
@@ -125,7 +128,9 @@ impl Overwrite<'_> {
         let before = self.before.facts();
         let mode = self.mode.unwrap_or(before.mode);
         let length = self.content.length();
-        self.content.write_to(images.image).map_err(refused)?;
+        self.content
+            .write_to(images.image, self.cancel)
+            .map_err(refused)?;
         rustix::fs::fsync(images.image).map_err(refused)?;
         let tail = match self.keep_old(file, images.into) {
             // Shorter than it was said to be.
@@ -175,9 +180,9 @@ impl Overwrite<'_> {
     fn keep_old(&self, file: &OwnedFd, into: Option<&OwnedFd>) -> Result<[u8; 32], Errno> {
         let (old, new) = (self.before.facts().size, self.content.length());
         if let Some(into) = into {
-            copy(file, into, old.min(new))?;
+            copy(file, into, old.min(new), self.cancel)?;
         }
-        digest_of_rest(file, old.min(new), old)
+        digest_of_rest(file, old.min(new), old, self.cancel)
     }
 
     fn was_changed(&self, file: &OwnedFd) -> bool {
@@ -244,15 +249,21 @@ pub(super) fn reopen_for_writing(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// Makes the first `length` bytes of `image` the whole content of `file`.
 pub(super) fn copy_over(image: &OwnedFd, file: &OwnedFd, length: u64) -> Result<(), Errno> {
-    copy(image, file, length)?;
+    copy(image, file, length, Cancel::never())?;
     rustix::fs::ftruncate(file, length)
 }
 
 /// Copies the first `length` bytes; both files may be anywhere.
-pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, length: u64) -> Result<(), Errno> {
+pub(super) fn copy(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    length: u64,
+    cancel: &Cancel,
+) -> Result<(), Errno> {
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;
     while at < length {
+        cancel.errno()?;
         let want = usize::try_from(length - at).map_or(CHUNK, |left| left.min(CHUNK));
         let part = buffer.get_mut(..want).unwrap_or_default();
         match rustix::io::pread(from, &mut *part, at) {

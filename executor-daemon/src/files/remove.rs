@@ -122,7 +122,12 @@ fn attempt(step: &Step<'_>, spec: &RemoveSpec) -> Result<Removed, FileError> {
         removed: 0,
         undo_token: None,
     };
-    check(spec.precondition, &entry, before.as_ref())?;
+    check(
+        spec.precondition,
+        &entry,
+        before.as_ref(),
+        step.caller.cancel,
+    )?;
     let Some(before) = before else {
         if spec.missing_ok {
             return Ok(outcome);
@@ -142,7 +147,7 @@ fn attempt(step: &Step<'_>, spec: &RemoveSpec) -> Result<Removed, FileError> {
     };
     let undo = if before.facts().kind == FileKind::Directory {
         if spec.recursive {
-            outcome.removed = remove_tree::count(fence, &entry, &before)?;
+            outcome.removed = remove_tree::count(fence, &entry, &before, step.caller.cancel)?;
             begins(&outcome)?;
             outcome.removed = remove_tree::remove(fence, &entry, &before)?;
             // What was in it is not kept.

@@ -17,6 +17,7 @@ use executor_proto::id::SessionId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::cancel::Cancel;
 use super::in_place;
 use super::instance::{Instance, random_name};
 use super::object::{Facts, FileKind, Object};
@@ -196,7 +197,7 @@ pub(super) fn save(
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
-    kept(copy_of(instance, &file, facts))
+    kept(copy_of(instance, &file, facts, Cancel::never()))
 }
 
 /// Moves what has `name` into the instance's directory, where that is on the
@@ -218,13 +219,13 @@ pub(super) fn take(
 }
 
 /// Keeps a copy of a file's content. `None`: it cannot be kept.
-pub(super) fn copy(instance: &Instance, object: &Object) -> Option<Saved> {
+pub(super) fn copy(instance: &Instance, object: &Object, cancel: &Cancel) -> Option<Saved> {
     let facts = object.facts();
     if !may_be_kept(facts) {
         return None;
     }
     let file = object.content().ok()?;
-    kept(copy_of(instance, &file.into(), facts))
+    kept(copy_of(instance, &file.into(), facts, cancel))
 }
 
 fn kept(copied: Result<Saved, Errno>) -> Option<Saved> {
@@ -233,9 +234,14 @@ fn kept(copied: Result<Saved, Errno>) -> Option<Saved> {
         .ok()
 }
 
-fn copy_of(instance: &Instance, from: &OwnedFd, facts: &Facts) -> Result<Saved, Errno> {
+fn copy_of(
+    instance: &Instance,
+    from: &OwnedFd,
+    facts: &Facts,
+    cancel: &Cancel,
+) -> Result<Saved, Errno> {
     let (name, file) = instance.file("undo-")?;
-    match in_place::copy(from, &file, facts.size) {
+    match in_place::copy(from, &file, facts.size, cancel) {
         Ok(()) => Ok(Saved {
             name,
             length: facts.size,

@@ -114,7 +114,7 @@ fn content(
     let instance = &step.files.state()?.instance;
     let failed = |errno| FileError::from_errno(errno, "reading what was kept of", path);
     let file = undo::open(instance, saved).map_err(failed)?;
-    let content = Content::of_file(file, saved.length).map_err(failed)?;
+    let content = Content::of_file(file, saved.length, step.caller.cancel).map_err(failed)?;
     let outcome = |facts: &Facts, _| Undone {
         path: entry.path().to_owned(),
         file: Some(Described::new(entry.path(), *facts)),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::cancel::Cancel;
 use super::content::Content;
 use super::entry::{Entry, Last};
 use super::error::FileError;
@@ -147,10 +148,10 @@ fn attempt(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Writt
             given: spec.path.clone(),
         });
     }
-    check(spec.precondition, &entry, before)?;
+    check(spec.precondition, &entry, before, step.caller.cancel)?;
     regular(before)?;
     if !spec.allow_elision {
-        no_elision(&entry, before, content)?;
+        no_elision(&entry, before, content, step.caller.cancel)?;
     }
     let outcome = |facts: &Facts, durability| Written {
         file: Described::new(entry.path(), *facts),
@@ -323,6 +324,7 @@ impl Put<'_> {
             before: self.before,
             mode: self.mode,
             read: self.read,
+            cancel: step.caller.cancel,
             #[cfg(test)]
             hooks: &step.files.hooks,
         };
@@ -358,6 +360,7 @@ impl Put<'_> {
             content: self.content,
             before,
             mode: self.mode,
+            cancel: step.caller.cancel,
             #[cfg(test)]
             hooks: &step.files.hooks,
         };
@@ -390,7 +393,12 @@ impl Step<'_> {
 /// # Errors
 /// [`FileError::Elision`] for a line that stands for text left out, in a file
 /// that is there.
-fn no_elision(entry: &Entry, before: Option<&Object>, content: &Content) -> Result<(), FileError> {
+fn no_elision(
+    entry: &Entry,
+    before: Option<&Object>,
+    content: &Content,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
     let Some(before) = before.filter(|_| content.length() <= ELISION_BYTES) else {
         return Ok(());
     };
@@ -401,7 +409,7 @@ fn no_elision(entry: &Entry, before: Option<&Object>, content: &Content) -> Resu
     if elision::find("", &new).is_none() || before.facts().size > super::edit::EDIT_BYTES {
         return Ok(());
     }
-    let old = super::edit::read_all(before)?;
+    let old = super::edit::read_all(before, cancel)?;
     match elision::find(&String::from_utf8_lossy(&old), &new) {
         None => Ok(()),
         Some(found) => Err(FileError::Elision {

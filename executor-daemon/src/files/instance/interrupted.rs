@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use super::record::InPlace;
 use super::slot::read_at;
+use crate::files::cancel::Cancel;
 
 /// Bytes that are compared at a time.
 const CHUNK: usize = 256 << 10;
@@ -46,7 +47,7 @@ pub(super) fn is_interrupted(
     let over = before.min(after);
     Ok(size == before
         && equal_until(file, old, new, over)? == over
-        && digest_of_rest(file, over, before)? == record.tail)
+        && digest_of_rest(file, over, before, Cancel::never())? == record.tail)
 }
 
 /// Where, from `at` on, the two first differ or one ends; `end` at the most.
@@ -77,10 +78,12 @@ pub(in crate::files) fn digest_of_rest(
     file: &OwnedFd,
     mut at: u64,
     end: u64,
+    cancel: &Cancel,
 ) -> Result<[u8; 32], Errno> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; CHUNK];
     while at < end {
+        cancel.errno()?;
         let want = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
         let part = buffer.get_mut(..want).unwrap_or_default();
         let count = read_at(file, part, at)?;

@@ -69,16 +69,18 @@ pub enum EditError {
     },
     /// The text is in several places.
     #[error(
-        "edits[{edit}].old was found {count} times{}, on lines {}; add text around it until it is unique, or set replace_all",
-        after(*edit), listed(lines, *count)
+        "edits[{edit}].old was found {count} times{} on {}; add text around it until it is unique, or set replace_all",
+        after(*edit), listed(lines, *more_lines)
     )]
     NotUnique {
         /// Which.
         edit: usize,
         /// How often, overlapping ones included.
         count: u64,
-        /// Lines on which it begins, from 1; the first 20.
+        /// Lines on which it begins, from 1, each once; the first 20.
         lines: Vec<u64>,
+        /// There are more of them.
+        more_lines: bool,
     },
     /// The result would be too large.
     #[error("edits[{edit}] would make the text {size} bytes long; the limit is {limit} bytes")]
@@ -107,24 +109,34 @@ fn described(nearest: Option<&Nearest>) -> String {
     )
 }
 
-fn listed(lines: &[u64], count: u64) -> String {
+fn listed(lines: &[u64], more: bool) -> String {
     let mut text: Vec<_> = lines.iter().map(u64::to_string).collect();
-    if count > lines.len() as u64 {
+    if more {
         text.push("…".to_owned());
     }
-    text.join(", ")
+    let kind = if text.len() == 1 { "line" } else { "lines" };
+    format!("{kind} {}", text.join(", "))
 }
 
 /// Applies `edits` to `text`, each on what the one before left. No text on the
-/// way may be larger than `limit` bytes.
+/// way may be larger than `limit` bytes. Before each one it is asked whether the
+/// result is still wanted: `None` when it is not.
 ///
 /// # Errors
 /// See [`EditError`]: the first edit that does not fit.
-pub fn apply(text: &str, edits: &[Edit], limit: u64) -> Result<Applied, EditError> {
+pub fn apply(
+    text: &str,
+    edits: &[Edit],
+    limit: u64,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Option<Applied>, EditError> {
     let mut now = Cow::Borrowed(text);
     let mut replacements = Vec::with_capacity(edits.len());
     let mut line_endings_adapted = false;
     for (edit, wanted) in edits.iter().enumerate() {
+        if !is_wanted() {
+            return Ok(None);
+        }
         if wanted.old.is_empty() {
             return Err(EditError::Empty { edit });
         }
@@ -143,11 +155,11 @@ pub fn apply(text: &str, edits: &[Edit], limit: u64) -> Result<Applied, EditErro
         line_endings_adapted |= fit.adapted;
         now = Cow::Owned(changed);
     }
-    Ok(Applied {
+    Ok(Some(Applied {
         text: now.into_owned(),
         replacements,
         line_endings_adapted,
-    })
+    }))
 }
 
 /// An edit with the line endings that match the text.
@@ -231,14 +243,23 @@ impl<'a> Fit<'a> {
         let (mut line, mut counted) = (1, 0);
         overlapping(bytes, self.old.as_bytes(), |start| {
             count += 1;
-            if lines.len() < LISTED_LINES {
+            if lines.len() <= LISTED_LINES {
                 let between = bytes.get(counted..start).unwrap_or_default();
                 line += memchr::memchr_iter(b'\n', between).count() as u64;
                 counted = start;
-                lines.push(line);
+                if lines.last() != Some(&line) {
+                    lines.push(line);
+                }
             }
         });
-        EditError::NotUnique { edit, count, lines }
+        let more_lines = lines.len() > LISTED_LINES;
+        lines.truncate(LISTED_LINES);
+        EditError::NotUnique {
+            edit,
+            count,
+            lines,
+            more_lines,
+        }
     }
 }
 

@@ -152,7 +152,9 @@ fn edit(cause: &EditError, told: &FileError) -> Failure {
                 None => failure,
             }
         }
-        E::NotUnique { edit, count, lines } => {
+        E::NotUnique {
+            edit, count, lines, ..
+        } => {
             let lines: Vec<_> = lines.iter().map(u64::to_string).collect();
             failure(Reason::EditNotUnique, edit)
                 .with("count", count)

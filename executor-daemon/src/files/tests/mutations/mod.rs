@@ -6,6 +6,7 @@
 )]
 
 mod edit;
+mod given_up;
 mod in_place;
 mod once;
 mod races;
@@ -25,6 +26,7 @@ use executor_proto::id::{OperationId, SessionId};
 
 use super::fence;
 use crate::files::Files;
+use crate::files::cancel::Cancel;
 use crate::files::content::Content;
 use crate::files::edit::{EditSpec, Edited};
 use crate::files::error::FileError;
@@ -89,6 +91,7 @@ impl World {
             session: self.session,
             fence: &self.fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         }
     }
 
