@@ -6,12 +6,14 @@
 //! that bytes that are no text can be told apart and a long one is cut on a
 //! character.
 
-use std::fmt;
+mod message;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
+use self::message::{Candidates, Name, Now};
 use super::instance::InstanceError;
 use super::object::FileKind;
 use super::resolve::ResolveError;
@@ -267,6 +269,68 @@ pub enum FileError {
         /// As it was given.
         given: PathBuf,
     },
+    /// The file system is mounted read-only.
+    #[error(
+        "{doing} {} failed: its file system is mounted read-only; write elsewhere, or have it mounted read-write",
+        Name(given)
+    )]
+    FileSystemReadOnly {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `writing`.
+        doing: &'static str,
+    },
+    /// The system uses it: something is mounted on it, or a program runs from it.
+    #[error(
+        "{doing} {} failed: {}",
+        Name(given),
+        if *errno == Errno::TXTBSY { "a program runs from it; end the program, or remove the file and write a new one" } else { "the system uses it, as where something is mounted on it; unmount that, or name another" }
+    )]
+    InUse {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `writing`.
+        doing: &'static str,
+        /// errno(3): `EBUSY` or `ETXTBSY`.
+        errno: Errno,
+    },
+    /// Another program has a lease or lock on it that is being given up.
+    #[error(
+        "{doing} {} is not possible at this moment: another program holds it; try again",
+        Name(given)
+    )]
+    NotNow {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `opening`.
+        doing: &'static str,
+    },
+    /// The file system does not know the operation, or takes no such name.
+    #[error(
+        "{doing} {} failed: its file system does not take this name or does not know this operation ({errno}); choose a plainer name, or another directory",
+        Name(given)
+    )]
+    FileSystemRefuses {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `renaming`.
+        doing: &'static str,
+        /// errno(3).
+        errno: Errno,
+    },
+    /// The daemon or the machine lacks descriptors or memory.
+    #[error(
+        "{doing} {} failed: the machine lacks descriptors or memory for it ({errno}); end something and try again",
+        Name(given)
+    )]
+    OutOfResources {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `opening`.
+        doing: &'static str,
+        /// errno(3).
+        errno: Errno,
+    },
     /// The system refuses or fails.
     #[error("{doing} {} failed: {errno}", Name(given))]
     Io {
@@ -379,6 +443,23 @@ impl FileError {
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace { given },
             Errno::ISDIR => Self::IsADirectory { given },
             Errno::CANCELED => Self::Cancelled,
+            Errno::ROFS => Self::FileSystemReadOnly { given, doing },
+            Errno::BUSY | Errno::TXTBSY => Self::InUse {
+                given,
+                doing,
+                errno,
+            },
+            Errno::AGAIN => Self::NotNow { given, doing },
+            Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Self::FileSystemRefuses {
+                given,
+                doing,
+                errno,
+            },
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::OutOfResources {
+                given,
+                doing,
+                errno,
+            },
             errno => Self::Io {
                 given,
                 doing,
@@ -402,68 +483,9 @@ impl From<ResolveError> for FileError {
                 given,
                 candidates: Vec::new(),
             },
+            // What the module knows a reason for has it wherever it came from.
+            ResolveError::Other { given, errno } => Self::from_errno(errno, "opening", &given),
             error => Self::Resolve(error),
-        }
-    }
-}
-
-/// A name as a message shows it.
-struct Name<'a>(&'a Path);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shortened: PathBuf = super::resolve::shortened(self.0);
-        write!(f, "{shortened:?}")
-    }
-}
-
-/// Names that look alike, with everything beyond ASCII escaped: what tells
-/// them apart is what cannot be seen.
-struct Candidates<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Candidates<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, more) = match self.0 {
-            [] => return Ok(()),
-            [one] => (one, [].as_slice()),
-            [first, more @ ..] => (first, more),
-        };
-        f.write_str(if more.is_empty() {
-            "; there is one that differs only in kinds of spaces, quotes or accents: "
-        } else {
-            "; there are some that differ only in kinds of spaces, quotes or accents: "
-        })?;
-        for (index, path) in std::iter::once(first).chain(more).enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", escaped(path))?;
-        }
-        Ok(())
-    }
-}
-
-fn escaped(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut text = String::from("\"");
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
-        text.extend(chunk.valid().chars().flat_map(char::escape_default));
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text.push('"');
-    text
-}
-
-struct Now<'a>(Option<&'a (Version, Option<Digest>)>);
-
-impl fmt::Display for Now<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("nothing has this name now"),
-            Some((version, None)) => write!(f, "it has version {version} now"),
-            Some((version, Some(digest))) => {
-                write!(f, "it has digest {digest} and version {version} now")
-            }
         }
     }
 }

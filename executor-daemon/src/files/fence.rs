@@ -321,7 +321,7 @@ fn link_text(entry: &Entry) -> Result<Option<OsString>, FileError> {
         Ok(text) => {
             let text = OsString::from_vec(text.into_bytes());
             if walk::is_magic(entry.parent(), &text) {
-                return Err(ResolveError::Links {
+                return Err(ResolveError::MagicLink {
                     given: entry.given.clone(),
                 }
                 .into());

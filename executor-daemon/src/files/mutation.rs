@@ -173,9 +173,7 @@ impl Files {
                 })
             }
             Err(error) => {
-                // What the disk refused may have been done before it did: a
-                // repeat looks.
-                if !matches!(error, FileError::Io { .. } | FileError::NoSpace { .. }) {
+                if !step.is_open(&error) {
                     step.cancelled();
                 }
                 Err(error)
@@ -258,6 +256,12 @@ impl Step<'_> {
         if let Err(error) = written {
             tracing::warn!(operation = %self.operation.id, %error, "a result is not kept");
         }
+    }
+
+    /// What the disk refused may have been done before it did: a repeat looks.
+    pub(super) fn is_open(&self, error: &FileError) -> bool {
+        let by_the_disk = matches!(error, FileError::Io { .. } | FileError::NoSpace { .. });
+        by_the_disk && self.begun.get()
     }
 
     /// It was begun and taken back: a repeat may try it.

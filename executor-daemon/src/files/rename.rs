@@ -106,15 +106,16 @@ impl Files {
     ) -> Result<Reply<Renamed>, FileError> {
         let asked = request("rename", spec, &[]);
         self.once(caller, &spec.from, asked, |step| {
+            let mut last = changed(spec);
             for _ in 0..ATTEMPTS {
                 match attempt(step, spec) {
-                    Err(FileError::Changed { .. }) => {}
+                    Err(FileError::Changed { .. }) => last = changed(spec),
+                    // Another call that failed took away what it had made.
+                    Err(error @ FileError::NotFound { .. }) if spec.parents => last = error,
                     done => return done,
                 }
             }
-            Err(FileError::Changed {
-                given: spec.from.clone(),
-            })
+            Err(last)
         })
     }
 }
@@ -171,8 +172,13 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
         step.caller
             .fence
             .object(spec.from.as_os_str(), Last::Keep)?;
-        make_parents(step.caller.fence, &spec.to)?;
+        let parents = make_parents(step.caller.fence, &spec.to)?;
+        return parents.after(step, rename(step, spec));
     }
+    rename(step, spec)
+}
+
+fn rename(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     let wanted = Ends::find(step, spec)?.keys()?;
     let turn = step.turn(wanted.clone(), &spec.from)?;
     let ends = Ends::find(step, spec)?;

@@ -113,15 +113,19 @@ impl Files {
         }
         let asked = request("write", spec, content.digest().as_bytes());
         self.once(caller, &spec.path, asked, |step| {
+            let changed = || FileError::Changed {
+                given: spec.path.clone(),
+            };
+            let mut last = changed();
             for _ in 0..ATTEMPTS {
                 match attempt(step, spec, content) {
-                    Err(FileError::Changed { .. } | FileError::Exists { .. }) => {}
+                    Err(FileError::Changed { .. } | FileError::Exists { .. }) => last = changed(),
+                    // Another call that failed took away what it had made.
+                    Err(error @ FileError::NotFound { .. }) if spec.parents => last = error,
                     done => return done,
                 }
             }
-            Err(FileError::Changed {
-                given: spec.path.clone(),
-            })
+            Err(last)
         })
     }
 }
@@ -129,12 +133,16 @@ impl Files {
 /// One attempt. That the file was changed meanwhile ends it: the next one
 /// checks the precondition again.
 fn attempt(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Written, FileError> {
-    let fence = step.caller.fence;
     let makes_parents =
         spec.parents && matches!(spec.precondition, None | Some(Precondition::MustNotExist));
-    if makes_parents {
-        make_parents(fence, &spec.path)?;
+    if !makes_parents {
+        return put(step, spec, content);
     }
+    let parents = make_parents(step.caller.fence, &spec.path)?;
+    parents.after(step, put(step, spec, content))
+}
+
+fn put(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Written, FileError> {
     let Held {
         entry,
         before,

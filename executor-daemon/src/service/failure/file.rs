@@ -74,6 +74,17 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::LineOffsetAhead { lines, .. } => failure(Reason::LineOffsetAhead).with("lines", lines),
         E::TooLarge { size, limit, .. } => too_large(failure(Reason::FileTooLarge), *size, *limit),
         E::NoSpace { .. } => failure(Reason::NoSpace),
+        E::FileSystemReadOnly { .. } => failure(Reason::FileSystemReadOnly),
+        E::InUse { errno, .. } => failure(Reason::FileInUse).with("errno", errno.raw_os_error()),
+        E::NotNow { .. } => {
+            failure(Reason::FileBusy).retry_after(std::time::Duration::from_secs(1))
+        }
+        E::FileSystemRefuses { errno, .. } => {
+            failure(Reason::FileSystemRefuses).with("errno", errno.raw_os_error())
+        }
+        E::OutOfResources { errno, .. } => {
+            failure(Reason::OutOfResources).with("errno", errno.raw_os_error())
+        }
         E::Io { errno, .. } => failure(Reason::FileIoError).with("errno", errno.raw_os_error()),
         E::CrossesFileSystems { .. } => failure(Reason::CrossesFileSystems),
         E::Edit { error: cause, .. } => edit(cause, error),
@@ -93,7 +104,8 @@ fn resolve(error: &ResolveError) -> Failure {
     use ResolveError as E;
     let failure = |reason| Failure::new(reason, error.to_string());
     match error {
-        E::NotFound { .. } | E::Links { .. } => failure(Reason::PathNotFound),
+        E::NotFound { .. } => failure(Reason::PathNotFound),
+        E::Links { .. } | E::MagicLink { .. } => failure(Reason::PathLinkRefused),
         E::NotADirectory { .. } => failure(Reason::PathNotADirectory),
         E::PermissionDenied { .. } => failure(Reason::PathPermissionDenied),
         E::OutsideRoots { .. } => super::path(error, failure(Reason::PathOutsideRoots)),
@@ -194,4 +206,52 @@ fn escaped(path: &Path) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_has_a_reason_that_tells_what_to_do() {
+        let cases = [
+            (Errno::NOENT, Reason::PathNotFound),
+            (Errno::NOTDIR, Reason::PathNotADirectory),
+            (Errno::ACCESS, Reason::PathPermissionDenied),
+            (Errno::PERM, Reason::PathPermissionDenied),
+            (Errno::LOOP, Reason::PathLinkRefused),
+            (Errno::NAMETOOLONG, Reason::InvalidArgument),
+            (Errno::NOSPC, Reason::NoSpace),
+            (Errno::DQUOT, Reason::NoSpace),
+            (Errno::ISDIR, Reason::IsADirectory),
+            (Errno::ROFS, Reason::FileSystemReadOnly),
+            (Errno::BUSY, Reason::FileInUse),
+            (Errno::TXTBSY, Reason::FileInUse),
+            (Errno::AGAIN, Reason::FileBusy),
+            (Errno::INVAL, Reason::FileSystemRefuses),
+            (Errno::OPNOTSUPP, Reason::FileSystemRefuses),
+            (Errno::MFILE, Reason::OutOfResources),
+            (Errno::NFILE, Reason::OutOfResources),
+            (Errno::NOMEM, Reason::OutOfResources),
+            (Errno::IO, Reason::FileIoError),
+        ];
+        for (errno, reason) in cases {
+            let said = FileError::from_errno(errno, "writing", Path::new("dir/f"));
+            let failure = file(&said);
+            assert_eq!(failure.reason, reason, "{errno}");
+            assert!(
+                failure.message.contains("dir/f"),
+                "{errno}: {}",
+                failure.message
+            );
+            // The same where a name was being resolved.
+            let resolved = ResolveError::Other {
+                given: "dir/f".into(),
+                errno,
+            };
+            assert_eq!(file(&FileError::from(resolved)).reason, reason, "{errno}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod edit;
 mod given_up;
 mod in_place;
 mod once;
+mod parents;
 mod races;
 mod refused;
 mod remove;
