@@ -106,7 +106,7 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// As [`Aside::remove`].
     pub(super) fn keep_or_remove(mut self, facts: &Facts) -> Result<Option<Saved>, FileError> {
-        if undo::may_be_kept(facts)
+        if undo::may_be_kept(self.instance, facts)
             && facts.links == 1
             && let Ok(saved) = undo::take(
                 self.instance,

@@ -25,11 +25,10 @@ use super::fence::Fence;
 use super::ignore_files::IgnoreRules;
 use super::object::{Facts, FileKind};
 use super::resolve::Directory;
+use crate::limits::Limits;
 
 /// Levels, at most.
 pub const DEPTH_MAX: u32 = 8;
-/// Entries, at most.
-pub const LIMIT_MAX: u32 = 100_000;
 /// Entries where nothing is asked for.
 pub const LIMIT_DEFAULT: u32 = 10_000;
 /// Bytes of names that are kept of one listing.
@@ -50,8 +49,10 @@ pub struct Options {
     pub gitignore: bool,
     /// Leave out names that begin with a dot.
     pub skip_hidden: bool,
-    /// 1 to [`LIMIT_MAX`].
+    /// 1 to `limit_max`.
     pub limit: u32,
+    /// What the operator allows (`limits.file_list_entries`).
+    pub limit_max: u32,
 }
 
 impl Default for Options {
@@ -61,6 +62,7 @@ impl Default for Options {
             gitignore: false,
             skip_hidden: false,
             limit: LIMIT_DEFAULT,
+            limit_max: Limits::default().file_list_entries,
         }
     }
 }
@@ -174,8 +176,10 @@ impl Listing {
         if !(1..=DEPTH_MAX).contains(&options.depth) {
             return Err(wrong("depth", "it must be 1 to 8"));
         }
-        if !(1..=LIMIT_MAX).contains(&options.limit) {
-            return Err(wrong("limit", "it must be 1 to 100000 entries"));
+        let most = options.limit_max;
+        if !(1..=most).contains(&options.limit) {
+            let why = format!("it must be 1 to {most} entries (limits.file_list_entries)");
+            return Err(wrong("limit", &why));
         }
         let directory = fence.directory(given)?;
         let rules = if options.gitignore {

@@ -465,7 +465,7 @@ fn rename_over(
 
 /// Another name for the file that is about to lose its own (link(2)).
 fn link_aside(instance: &Instance, to: &Entry, facts: &Facts) -> Option<Saved> {
-    if !may_be_kept(facts) {
+    if !may_be_kept(instance, facts) {
         return None;
     }
     let name = random_name("undo-").ok()?;

@@ -10,9 +10,7 @@ use super::instance::{Instance, InstanceError};
 use super::receipts::Receipts;
 use super::turn::Turns;
 use super::undo::Undos;
-
-/// How long a mutation waits for its turn unless told otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+use crate::limits::Limits;
 
 /// See the module's documentation. One a state directory and process; its
 /// methods block and may be called from any number of threads.
@@ -39,14 +37,13 @@ impl Files {
     /// says why.
     #[must_use]
     pub fn open(state: &Path) -> Self {
-        Self::with_patience(state, PATIENCE)
+        Self::with_limits(state, &Limits::default())
     }
 
-    /// As [`Files::open`], where mutations wait for their turn at most this
-    /// long.
+    /// As [`Files::open`], within `limits`.
     #[must_use]
-    pub fn with_patience(state: &Path, patience: Duration) -> Self {
-        let opened = Instance::open(state).and_then(|instance| {
+    pub fn with_limits(state: &Path, limits: &Limits) -> Self {
+        let opened = Instance::open_with(state, limits).and_then(|instance| {
             let receipts = Receipts::open(state)?;
             Ok(State { instance, receipts })
         });
@@ -56,8 +53,8 @@ impl Files {
         Self {
             state: opened,
             turns: Turns::default(),
-            undos: Undos::default(),
-            patience,
+            undos: Undos::new(limits),
+            patience: Duration::from_secs(limits.file_wait_seconds as u64),
             #[cfg(test)]
             hooks: super::hooks::Hooks::default(),
         }
@@ -79,6 +76,12 @@ impl Files {
             }
             state.receipts.end(session);
         }
+    }
+
+    /// Mutations wait for their turn at most this long.
+    #[cfg(test)]
+    pub(super) fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     pub(super) fn state(&self) -> Result<&State, FileError> {

@@ -22,13 +22,7 @@ use super::in_place;
 use super::instance::{Instance, random_name};
 use super::object::{Facts, FileKind, Object};
 use super::version::Version;
-
-/// Mutations of a session that can be taken back.
-pub(super) const MUTATIONS: usize = 50;
-/// Largest file that is kept.
-pub(super) const FILE_BYTES: u64 = 64 << 20;
-/// All that is kept of one session.
-pub(super) const SESSION_BYTES: u64 = 256 << 20;
+use crate::limits::Limits;
 
 /// A file in the instance's directory: what another one was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +71,12 @@ impl Undo {
 }
 
 /// What can be undone, of all sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Undos {
+    /// Mutations of a session that can be taken back.
+    mutations: usize,
+    /// Bytes of all files that are kept of one session.
+    session_bytes: u64,
     // Std: held for a look-up or a change.
     sessions: Mutex<HashMap<SessionId, VecDeque<Kept>>>,
 }
@@ -91,6 +89,15 @@ struct Kept {
 }
 
 impl Undos {
+    /// Nothing can be undone yet, and never more than `limits` say.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            mutations: limits.undo_mutations,
+            session_bytes: limits.undo_session_bytes,
+            sessions: Mutex::default(),
+        }
+    }
+
     /// Keeps one; the token, and what is no longer kept because of it.
     pub(super) fn put(
         &self,
@@ -115,12 +122,13 @@ impl Undos {
             undo,
         });
         let mut dropped = Vec::new();
-        while kept.len() > MUTATIONS || bytes(kept) > SESSION_BYTES {
+        while kept.len() > self.mutations || bytes(kept) > self.session_bytes {
             let oldest = kept.pop_front();
             let Some(oldest) = oldest else { break };
             dropped.extend(oldest.undo.saved().map(|saved| saved.name.clone()));
         }
-        (Some(token), dropped)
+        let is_kept = kept.back().is_some_and(|last| last.token == token);
+        (is_kept.then_some(token), dropped)
     }
 
     /// What a token is for.
@@ -177,8 +185,8 @@ fn bytes(kept: &VecDeque<Kept>) -> u64 {
 }
 
 /// Is it a file, and small enough?
-pub(super) fn may_be_kept(facts: &Facts) -> bool {
-    facts.kind == FileKind::Regular && facts.size <= FILE_BYTES
+pub(super) fn may_be_kept(instance: &Instance, facts: &Facts) -> bool {
+    facts.kind == FileKind::Regular && facts.size <= instance.undo_file_bytes()
 }
 
 /// Keeps the file that has `name`, which loses it: moved, else copied. `None`:
@@ -189,7 +197,7 @@ pub(super) fn save(
     name: &str,
     facts: &Facts,
 ) -> Option<Saved> {
-    if !may_be_kept(facts) {
+    if !may_be_kept(instance, facts) {
         return None;
     }
     if let Ok(saved) = take(instance, directory, OsStr::new(name), facts) {
@@ -221,7 +229,7 @@ pub(super) fn take(
 /// Keeps a copy of a file's content. `None`: it cannot be kept.
 pub(super) fn copy(instance: &Instance, object: &Object, cancel: &Cancel) -> Option<Saved> {
     let facts = object.facts();
-    if !may_be_kept(facts) {
+    if !may_be_kept(instance, facts) {
         return None;
     }
     let file = object.content().ok()?;

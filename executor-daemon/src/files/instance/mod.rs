@@ -37,6 +37,7 @@ pub(crate) use location::{FileId, Location};
 pub(crate) use record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
 pub(crate) use slot::{Slot, write_all_at};
 
+use crate::limits::Limits;
 use crate::socket::private_directory::{self, DirectoryError};
 
 /// How often a directory is made again when another start took it for a dead
@@ -67,6 +68,7 @@ pub(crate) struct Instance {
     name: String,
     /// Held: flock(2) belongs to this open directory.
     directory: OwnedFd,
+    undo_file_bytes: u64,
     // Std: held for a push or a pop.
     slots: Mutex<Slots>,
 }
@@ -80,12 +82,18 @@ struct Slots {
 }
 
 impl Instance {
+    /// As `open_with`, within the default limits.
+    #[cfg(test)]
+    pub(crate) fn open(state: &Path) -> Result<Self, InstanceError> {
+        Self::open_with(state, &Limits::default())
+    }
+
     /// Recovers what dead instances left below `state`, and makes a new one.
     ///
     /// # Errors
     /// When the directory cannot be used. What could not be recovered is
     /// logged, and tried again at the next start.
-    pub(crate) fn open(state: &Path) -> Result<Self, InstanceError> {
+    pub(crate) fn open_with(state: &Path, limits: &Limits) -> Result<Self, InstanceError> {
         let path = state.join("instances");
         let all = private_directory::open(&path)?;
         let unusable = |errno| InstanceError::Unusable {
@@ -102,6 +110,7 @@ impl Instance {
                     all,
                     name,
                     directory,
+                    undo_file_bytes: limits.undo_file_bytes,
                     slots: Mutex::default(),
                 });
             }
@@ -139,6 +148,11 @@ impl Instance {
     /// The directory, to move things into and out of.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
+    }
+
+    /// Largest file that is kept for an undo.
+    pub(in crate::files) fn undo_file_bytes(&self) -> u64 {
+        self.undo_file_bytes
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {

@@ -344,3 +344,27 @@ fn what_is_left_out_of_a_large_directory_is_counted_once() {
     assert_eq!((found.len(), summary.ignored), (3_000, 1_000));
     assert!(!summary.limit_reached);
 }
+
+#[test]
+fn the_operator_says_how_many_entries_one_listing_may_have() {
+    let tree = Tree::new();
+    let fence = Arc::new(tree.fence(BOTH[0]));
+    for (limit, limit_max, fits) in [
+        (1, 1, true),
+        (2, 1, false),
+        (100_001, 200_000, true),
+        (0, 9, false),
+    ] {
+        let options = Options {
+            limit,
+            limit_max,
+            ..Options::default()
+        };
+        let opened = Listing::open(Arc::clone(&fence), "".as_ref(), options, &Cancel::new());
+        assert_eq!(opened.is_ok(), fits, "{limit} of {limit_max}");
+        if let Err(error) = opened {
+            let told = format!("1 to {limit_max} entries (limits.file_list_entries)");
+            assert!(error.to_string().contains(&told), "{error}");
+        }
+    }
+}

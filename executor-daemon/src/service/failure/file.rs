@@ -28,7 +28,9 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::RootReadOnly { resolved, root, .. } => failure(Reason::RootReadOnly)
             .with("resolved", resolved.display())
             .with("root", root.display()),
-        E::Secret { rule, .. } => failure(Reason::SecretFile).with("rule", rule),
+        E::Secret { rule, .. } => {
+            failure(Reason::SecretFile).with("rule", rule)
+        }
         E::NotARegularFile { kind, .. } => {
             failure(Reason::NotARegularFile).with("kind", kind_name(*kind))
         }
@@ -49,6 +51,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::Changed { .. } => failure(Reason::FileChanged),
         E::Busy { waited, .. } => failure(Reason::FileBusy)
             .with("waited_ms", waited.as_millis())
+            .with("limit", "file_wait_seconds")
             .retry_after(std::time::Duration::from_secs(1)),
         E::ReadOnly { mode, .. } => {
             failure(Reason::FileReadOnly).with("mode", format_args!("{mode:04o}"))
@@ -73,6 +76,9 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
             .with("maximum", limit),
         E::LineOffsetAhead { lines, .. } => failure(Reason::LineOffsetAhead).with("lines", lines),
         E::TooLarge { size, limit, .. } => too_large(failure(Reason::FileTooLarge), *size, *limit),
+        E::UnsizedTooLarge { limit, .. } => failure(Reason::FileTooLarge)
+            .with("maximum", limit)
+            .with("limit", "file_unsized_bytes"),
         E::NoSpace { .. } => failure(Reason::NoSpace),
         E::FileSystemReadOnly { .. } => failure(Reason::FileSystemReadOnly),
         E::InUse { errno, .. } => failure(Reason::FileInUse).with("errno", errno.raw_os_error()),
