@@ -6,7 +6,7 @@ use std::time::Duration;
 use executor_proto::id::SessionId;
 
 use super::error::FileError;
-use super::instance::{Instance, InstanceError};
+use super::instance::{Instance, InstanceError, millis_now};
 use super::receipts::Receipts;
 use super::turn::Turns;
 use super::undo::Undos;
@@ -69,13 +69,51 @@ impl Files {
     /// Forgets what is kept of a session that is over: its results and what
     /// could be undone.
     pub fn end_session(&self, session: SessionId) {
-        let saved = self.undos.end(session);
+        self.forget_undo(session);
         if let Ok(state) = &self.state {
-            for name in saved {
-                state.instance.remove(&name);
-            }
             state.receipts.end(session);
         }
+    }
+
+    /// Forgets what could be undone of a session. Its results stay.
+    pub fn forget_undo(&self, session: SessionId) {
+        let saved = self.undos.end(session);
+        if let Ok(state) = &self.state {
+            saved.iter().for_each(|name| state.instance.remove(name));
+        }
+    }
+
+    /// As [`Files::end_session`], for one of which nothing is known any more, if
+    /// it did nothing for a week.
+    pub fn end_session_if_abandoned(&self, session: SessionId) {
+        if let Ok(state) = &self.state {
+            state.receipts.end_if_abandoned(session, millis_now());
+        }
+    }
+
+    /// Sessions of which something is kept in this life.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let mut all = self.undos.sessions();
+        if let Ok(state) = &self.state {
+            all.extend(state.receipts.sessions());
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Sessions of which results are on disk, also those of earlier lives and
+    /// of other daemons with the same state directory. Blocks.
+    #[must_use]
+    pub fn recorded_sessions(&self) -> Vec<SessionId> {
+        let Ok(state) = &self.state else {
+            return Vec::new();
+        };
+        state.receipts.recorded().unwrap_or_else(|errno| {
+            tracing::warn!(%errno, "results of earlier sessions cannot be listed");
+            Vec::new()
+        })
     }
 
     /// Mutations wait for their turn at most this long.

@@ -164,6 +164,11 @@ impl Undos {
         }
     }
 
+    /// Sessions of which something is kept.
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.locked().keys().copied().collect()
+    }
+
     /// Forgets a session; the files that were kept for it.
     pub(super) fn end(&self, session: SessionId) -> Vec<String> {
         let kept = self.locked().remove(&session).unwrap_or_default();

@@ -231,6 +231,7 @@ where
 {
     let surroundings = look_around(config).await?;
     let core = core(config, machine, &engine, surroundings);
+    core.watch_sessions();
     let (health, health_service) = tonic_health::server::health_reporter();
     say(&health, ServingStatus::Serving).await;
     let reflection = Reflection::configure()
