@@ -37,6 +37,21 @@ pub enum FileError {
         /// its place.
         candidates: Vec<PathBuf>,
     },
+    /// A directory above it does not exist, and it would be made.
+    #[error(
+        "{} cannot be made: the directory {} above it does not exist{}; make it first, or have missing directories made with `parents`",
+        Name(given),
+        Name(missing),
+        Candidates(candidates)
+    )]
+    NoParent {
+        /// As it was given.
+        given: PathBuf,
+        /// The first directory on the way that does not exist, as it was given.
+        missing: PathBuf,
+        /// As with [`FileError::NotFound`].
+        candidates: Vec<PathBuf>,
+    },
     /// No name that a file could have.
     #[error("{} is not a usable path: {why}", Name(given))]
     InvalidPath {
@@ -76,6 +91,20 @@ pub enum FileError {
     Secret {
         /// As it was given.
         given: PathBuf,
+        /// The glob, or what else makes it secret.
+        rule: String,
+    },
+    /// A directory cannot be taken as a whole because of what is in it.
+    #[error(
+        "{} cannot be removed with all that is in it: {} is a secret file on this machine (rule {rule:?}); remove the rest part by part",
+        Name(given),
+        Name(secret)
+    )]
+    SecretWithin {
+        /// As it was given.
+        given: PathBuf,
+        /// What is in it: as given, and the way on from there.
+        secret: PathBuf,
         /// The glob, or what else makes it secret.
         rule: String,
     },

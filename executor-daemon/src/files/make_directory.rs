@@ -107,7 +107,14 @@ fn make_last(step: &Step<'_>, spec: &MakeDirectorySpec) -> Result<MadeDirectory,
         })
     };
     // Through a link that leads to nothing no directory is made.
-    let entry = match fence.place(spec.path.as_os_str(), Last::Follow)? {
+    let place = fence.place(spec.path.as_os_str(), Last::Follow);
+    let entry = match place.map_err(|error| {
+        if spec.parents {
+            error
+        } else {
+            without_parent(fence, &spec.path, error)
+        }
+    })? {
         Place::Entry(entry) => entry,
         Place::Directory(directory) => {
             return there(&Object::of_directory(&directory, &spec.path)?);
@@ -247,6 +254,33 @@ fn make_missing(fence: &Fence, path: &Path, parents: &mut Parents) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// `error`, which says that `given` cannot be found though it need not exist:
+/// what is missing is above it.
+pub(super) fn without_parent(fence: &Fence, given: &Path, error: FileError) -> FileError {
+    let FileError::NotFound { candidates, .. } = error else {
+        return error;
+    };
+    let mut missing = None;
+    let mut above = parent(given.as_os_str());
+    while let Some(directory) = above {
+        if !matches!(fence.directory(directory), Err(FileError::NotFound { .. })) {
+            break;
+        }
+        missing = Some(directory);
+        above = parent(directory);
+    }
+    let given = given.to_owned();
+    match missing {
+        Some(missing) => FileError::NoParent {
+            given,
+            missing: missing.into(),
+            candidates,
+        },
+        // It is a link, and what is missing is on its way.
+        None => FileError::NotFound { given, candidates },
+    }
 }
 
 fn with_given(error: FileError, given: &Path) -> FileError {

@@ -34,7 +34,7 @@ const DEPTH: usize = 65_536;
 /// Entries that [`remove`] would remove, itself included.
 ///
 /// # Errors
-/// [`FileError::Secret`] where a secret file is among them,
+/// [`FileError::SecretWithin`] where a secret file is among them,
 /// [`FileError::Mounted`] where something is mounted on one of them: nothing is
 /// removed then.
 pub(super) fn count(
@@ -262,9 +262,18 @@ impl<'a> Walk<'a> {
 
     /// Is a secret file's name among those that go?
     fn allowed(&self, name: &OsStr) -> Result<(), FileError> {
-        self.fence
-            .child(&self.here, name, self.entry.given())
-            .map(|_| ())
+        let given = self.entry.given();
+        match self.fence.child(&self.here, name, given) {
+            Err(FileError::Secret { rule, .. }) => {
+                let here = self.here.name.strip_prefix(self.entry.path());
+                Err(FileError::SecretWithin {
+                    given: given.to_owned(),
+                    secret: given.join(here.unwrap_or(Path::new(""))).join(name),
+                    rule,
+                })
+            }
+            child => child.map(|_| ()),
+        }
     }
 
     fn too_many(&self) -> FileError {

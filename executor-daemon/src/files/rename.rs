@@ -20,7 +20,7 @@ use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::fence::Fence;
 use super::instance::{Exchanged, Instance, Record, random_name};
-use super::make_directory::make_parents;
+use super::make_directory::{make_parents, without_parent};
 use super::mutation::{
     Caller, Described, Durability, Outcome, Reply, Step, keys, location, look, request,
 };
@@ -138,7 +138,14 @@ impl Ends {
             None => fence.object(spec.from.as_os_str(), Last::Keep)?,
         };
         fence.writable(&from)?;
-        let to = fence.entry(spec.to.as_os_str(), Last::Keep)?;
+        let to = fence.entry(spec.to.as_os_str(), Last::Keep);
+        let to = to.map_err(|error| {
+            if spec.parents {
+                error
+            } else {
+                without_parent(fence, &spec.to, error)
+            }
+        })?;
         fence.writable(&to)?;
         // A directory gets its name as one: `to/` need not be there.
         let there = match look(&to) {

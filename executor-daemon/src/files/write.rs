@@ -11,7 +11,7 @@ use super::content::Content;
 use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::in_place::Overwrite;
-use super::make_directory::make_parents;
+use super::make_directory::{make_parents, without_parent};
 use super::mutation::{
     Caller, Described, Durability, Outcome, Precondition, Reply, Step, check, keys, location, look,
     request,
@@ -136,7 +136,8 @@ fn attempt(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Writt
     let makes_parents =
         spec.parents && matches!(spec.precondition, None | Some(Precondition::MustNotExist));
     if !makes_parents {
-        return put(step, spec, content);
+        let fence = step.caller.fence;
+        return put(step, spec, content).map_err(|error| without_parent(fence, &spec.path, error));
     }
     let parents = make_parents(step.caller.fence, &spec.path)?;
     parents.after(step, put(step, spec, content))

@@ -47,20 +47,21 @@ pub struct Applied {
 pub enum EditError {
     /// Empty text is everywhere.
     #[error(
-        "edits[{edit}].old is empty; give the text to replace, or write the whole file to create or fill it"
+        "{} old text is empty; give the text to replace, or write the whole file to create or fill it",
+        whose(*edit)
     )]
     Empty {
         /// Which.
         edit: usize,
     },
     /// Nothing would change.
-    #[error("edits[{edit}].old and edits[{edit}].new are the same text; nothing would change")]
+    #[error("{} old text and its new text are the same; nothing would change", whose(*edit))]
     Unchanged {
         /// Which.
         edit: usize,
     },
     /// The text is nowhere.
-    #[error("edits[{edit}].old was not found{}{}", after(*edit), described(nearest.as_deref()))]
+    #[error("{} old text was not found{}{}", whose(*edit), after(*edit), described(nearest.as_deref()))]
     NotFound {
         /// Which.
         edit: usize,
@@ -69,8 +70,8 @@ pub enum EditError {
     },
     /// The text is in several places.
     #[error(
-        "edits[{edit}].old was found {count} times{} on {}; add text around it until it is unique, or set replace_all",
-        after(*edit), listed(lines, *more_lines)
+        "{} old text was found {count} times{} on {}; add text around it until it is unique, or set `replace_all`",
+        whose(*edit), after(*edit), listed(lines, *more_lines)
     )]
     NotUnique {
         /// Which.
@@ -83,7 +84,10 @@ pub enum EditError {
         more_lines: bool,
     },
     /// The result would be too large.
-    #[error("edits[{edit}] would make the text {size} bytes long; the limit is {limit} bytes")]
+    #[error(
+        "{} new text would make the file {size} bytes long; the limit is {limit} bytes",
+        whose(*edit)
+    )]
     TooLarge {
         /// Which.
         edit: usize,
@@ -92,6 +96,16 @@ pub enum EditError {
         /// Bytes allowed.
         limit: u64,
     },
+}
+
+/// Words, not a name of the protocol: who reads it may have called by another one.
+fn whose(edit: usize) -> String {
+    match edit {
+        0 => "the first edit's".to_owned(),
+        1 => "the second edit's".to_owned(),
+        2 => "the third edit's".to_owned(),
+        more => format!("the {}th edit's", more.saturating_add(1)),
+    }
 }
 
 fn after(edit: usize) -> &'static str {

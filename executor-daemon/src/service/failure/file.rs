@@ -18,8 +18,12 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
     let failure = |reason| Failure::new(reason, error.to_string());
     match error {
         E::Resolve(error) => resolve(error),
-        E::NotFound { candidates, .. } if candidates.is_empty() => failure(Reason::PathNotFound),
-        E::NotFound { candidates, .. } => {
+        E::NotFound { candidates, .. } | E::NoParent { candidates, .. }
+            if candidates.is_empty() =>
+        {
+            failure(Reason::PathNotFound)
+        }
+        E::NotFound { candidates, .. } | E::NoParent { candidates, .. } => {
             let names: Vec<_> = candidates.iter().map(|path| escaped(path)).collect();
             failure(Reason::PathNotFound).with("candidates", names.join("\n"))
         }
@@ -28,7 +32,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::RootReadOnly { resolved, root, .. } => failure(Reason::RootReadOnly)
             .with("resolved", resolved.display())
             .with("root", root.display()),
-        E::Secret { rule, .. } => {
+        E::Secret { rule, .. } | E::SecretWithin { rule, .. } => {
             failure(Reason::SecretFile).with("rule", rule)
         }
         E::NotARegularFile { kind, .. } => {

@@ -149,3 +149,46 @@ fn many_that_fail_and_succeed_at_the_same_time_do_not_disturb_each_other() {
     });
     assert_eq!(tree(&world.app, ""), ["a/", "a/b/", "a/b/c/"]);
 }
+
+#[test]
+fn a_directory_that_is_missing_above_is_named_with_what_makes_it() {
+    let world = World::new();
+    world.put("f", "x");
+    fs::create_dir(world.at("there")).unwrap();
+    std::os::unix::fs::symlink("nowhere/f", world.at("link")).unwrap();
+    type Call = fn(&World, &str) -> Result<(), FileError>;
+    let calls: [(&str, Call); 3] = [
+        ("write", |w, to| w.write(to, "x").map(drop)),
+        ("rename", |w, to| w.rename("f", to).map(drop)),
+        ("make", |w, to| {
+            let spec = MakeDirectorySpec {
+                path: to.into(),
+                parents: false,
+                mode: None,
+            };
+            w.files.make_directory(w.caller(), &spec).map(drop)
+        }),
+    ];
+    for (what, call) in calls {
+        for (to, missing) in [
+            ("new/f", "new"),
+            ("there/new/f", "there/new"),
+            ("./there//new/deep/f", "./there//new"),
+        ] {
+            let error = call(&world, to).unwrap_err();
+            let told = error.to_string();
+            let expected = format!("the directory \"{missing}\" above it does not exist");
+            assert!(told.contains(&expected), "{what}: {told}");
+            assert!(told.contains("`parents`"), "{what}: {told}");
+        }
+    }
+    // What is to be renamed, read or edited is missing itself.
+    for error in [
+        world.rename("none/f", "g").map(drop).unwrap_err(),
+        world.edit("none/f", "a", "b").map(drop).unwrap_err(),
+        world.remove("none/f").map(drop).unwrap_err(),
+        world.write("link", "x").map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, FileError::NotFound { .. }), "{error}");
+    }
+}

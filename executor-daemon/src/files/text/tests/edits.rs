@@ -55,7 +55,7 @@ fn b029_a_tab_is_a_tab_and_the_error_says_so() {
     assert_eq!(nearest.wanted, "········foo();");
     let message = error.to_string();
     assert!(
-        message.contains("edits[0]")
+        message.contains("the first edit's old text")
             && message.contains("line 2")
             && message.contains("whitespace"),
         "{message}"
@@ -266,7 +266,10 @@ fn each_edit_sees_what_the_one_before_left_and_all_fail_together() {
     assert_eq!(result.text, "two 4");
     assert_eq!(result.replacements, [1, 1, 1]);
     let error = refused("one two", &[edit("one", "1"), edit("one", "x")]);
-    assert!(error.to_string().contains("edits[1]"), "{error}");
+    assert!(
+        error.to_string().contains("the second edit's old text"),
+        "{error}"
+    );
     assert!(error.to_string().contains("edits before it"), "{error}");
 }
 
