@@ -20,7 +20,7 @@ impl Receipts {
 
     /// As [`Receipts::end`], if nobody wrote to its file for a week.
     pub(crate) fn end_if_abandoned(&self, session: SessionId, now: u64) {
-        if is_abandoned(&self.directory, &session.to_string(), now) == Ok(true) {
+        if is_abandoned(&self.directory, session.to_string(), now) == Ok(true) {
             self.end(session);
         }
     }

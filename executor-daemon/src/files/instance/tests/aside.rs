@@ -3,6 +3,8 @@
 use super::*;
 
 type Act = fn(&World);
+/// What is done, what is found then: names with contents.
+type Case = (&'static str, Act, &'static [(&'static str, &'static str)]);
 
 /// What is there at the next start, once `act` was done after the record.
 fn recovered(record: impl FnOnce(&World) -> Record, act: Act) -> Vec<(String, String)> {
@@ -27,7 +29,7 @@ fn rename(world: &World, from: &str, to: &str) {
     fs::rename(world.work(from), world.work(to)).unwrap();
 }
 
-fn shown<'a>(found: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
+fn shown(found: &[(String, String)]) -> Vec<(&str, &str)> {
     let found = found.iter();
     found
         .map(|(name, text)| (name.as_str(), text.as_str()))
@@ -36,7 +38,7 @@ fn shown<'a>(found: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn what_was_taken_aside_to_be_removed_is_removed_and_nothing_else() {
-    let cases: [(&str, Act, &[(&str, &str)]); 5] = [
+    let cases: [Case; 5] = [
         ("not taken", |_| {}, &[("one", "first"), ("two", "second")]),
         (
             "taken",
@@ -83,7 +85,7 @@ fn of_two_names_that_were_exchanged_the_first_goes_if_both_are_as_we_left_them()
         rename(world, "two", "one");
         rename(world, "x", "two");
     }
-    let cases: [(&str, Act, &[(&str, &str)]); 5] = [
+    let cases: [Case; 5] = [
         ("not done", |_| {}, &[("one", "first"), ("two", "second")]),
         ("exchanged", exchange, &[("two", "first")]),
         (

@@ -115,7 +115,7 @@ fn what_somebody_else_wrote_since_is_left_alone_and_the_contents_are_kept() {
         (LONGER, cut(OLD, 1)),
         (SHORTER, changed(OLD, OLD.len() - 1)),
         (SHORTER, changed(SHORTER, 8)),
-        (SHORTER, [&SHORTER[..], b"12345"].concat()),
+        (SHORTER, [SHORTER, b"12345"].concat()),
     ];
     for (new, found) in cases {
         let shown = String::from_utf8_lossy(&found).into_owned();
