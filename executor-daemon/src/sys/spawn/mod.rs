@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::signal::BlockAll;
 use super::wait;
@@ -61,6 +61,24 @@ pub enum Stdio<'a> {
     Terminal(&'a CStr),
 }
 
+/// Who is told the child's pid while its program is not executed yet, which
+/// may take for ever: an executable can lie on a file system that does not
+/// answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Announce<'a> {
+    /// Nobody.
+    Nobody,
+    /// Other threads, by this memory: it holds the pid from the child's first
+    /// step until [`spawn`] returns, or the start has failed; 0 before and
+    /// after. So a process that is pinned while it holds its pid is the child,
+    /// unreaped.
+    Memory(&'a AtomicU32),
+    /// The other end of this socket, with one datagram right before execve(2):
+    /// this byte, and the pid in little-endian order. The descriptor must not
+    /// be 0 to 2.
+    Datagram(BorrowedFd<'a>, u8),
+}
+
 /// A program that runs.
 #[derive(Debug)]
 pub struct Spawned {
@@ -84,16 +102,40 @@ thread_local! {
 /// # Errors
 /// Where and why the start failed; nothing of it is left then.
 pub fn spawn(program: &Program<'_>) -> Result<Spawned, SpawnFailure> {
-    spawn_by(program, Method::preferred())
+    spawn_announced(program, Announce::Nobody)
 }
 
-fn spawn_by(program: &Program<'_>, method: Method) -> Result<Spawned, SpawnFailure> {
+/// [`spawn`], and `announce` tells of the child meanwhile.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_announced(
+    program: &Program<'_>,
+    announce: Announce<'_>,
+) -> Result<Spawned, SpawnFailure> {
+    let spawned = spawn_by(program, announce, Method::preferred());
+    if let Announce::Memory(pid) = announce {
+        pid.store(0, Ordering::Release);
+    }
+    spawned
+}
+
+fn spawn_by(
+    program: &Program<'_>,
+    announce: Announce<'_>,
+    method: Method,
+) -> Result<Spawned, SpawnFailure> {
     let paths = pointers(program.paths);
     let argv = pointers(program.argv);
     let envp = pointers(program.envp);
     let (descriptors, terminal) = match program.stdio {
         Stdio::Descriptors(fds) => (fds.map(|fd| fd.as_raw_fd()), ptr::null()),
         Stdio::Terminal(path) => ([-1; 3], path.as_ptr()),
+    };
+    let (memory, datagram) = match announce {
+        Announce::Nobody => (ptr::null(), (-1, 0)),
+        Announce::Memory(pid) => (ptr::from_ref(pid), (-1, 0)),
+        Announce::Datagram(socket, first) => (ptr::null(), (socket.as_raw_fd(), first)),
     };
     let mut setup = Setup {
         paths: paths.as_ptr(),
@@ -103,6 +145,8 @@ fn spawn_by(program: &Program<'_>, method: Method) -> Result<Spawned, SpawnFailu
         descriptors,
         terminal,
         cgroup: -1,
+        memory,
+        datagram,
         failed_at: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };

@@ -35,6 +35,7 @@ fn run(method: Method, script: &str) -> (String, WaitStatus) {
             stdio: Stdio::Descriptors([null.as_fd(), writer.as_fd(), writer.as_fd()]),
             cgroup: None,
         },
+        Announce::Nobody,
         method,
     )
     .unwrap();
@@ -58,6 +59,7 @@ fn fail(method: Method, paths: &[&str], argv: &[CString], cwd: &str) -> SpawnFai
             stdio: Stdio::Descriptors([null.as_fd(); 3]),
             cgroup: None,
         },
+        Announce::Nobody,
         method,
     )
     .unwrap_err()
