@@ -177,7 +177,7 @@ fn directories_are_made_and_found() {
     assert!(!make(".", true, None).unwrap().created);
     assert!(matches!(
         make("x/y/z", false, None),
-        Err(FileError::NotFound { .. })
+        Err(FileError::NoParent { .. })
     ));
     assert!(make("x/y/z", true, Some(0o700)).unwrap().created);
     assert_eq!(mode(world.at("x/y/z")), 0o700);
