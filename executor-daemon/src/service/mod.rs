@@ -5,6 +5,7 @@
 //! one mapping ([`failure`]). What calls share is the [`Core`].
 
 mod convert;
+mod ended;
 mod failure;
 mod file;
 mod input;

@@ -45,9 +45,12 @@ pub(super) async fn mv(place: &Place<'_>, args: &MvArgs) -> Result<(), CliError>
     };
     let answer = place.session.rename_file(request).await?;
     if place.context.json {
+        let durability = answer.durability.unwrap_or_default();
         let mut object = file_json::info(&file(answer.file)?);
         let rest = json!({
             "unchanged": answer.unchanged,
+            "atomic": durability.atomic,
+            "checked": durability.checked,
             "undo_token": place.undo_token(&answer.undo_token),
             "replayed": answer.replayed,
         });

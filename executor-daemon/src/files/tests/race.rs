@@ -133,6 +133,7 @@ impl Racer<'_> {
             session: self.session,
             fence: &self.fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         }
     }
 
