@@ -54,6 +54,15 @@ impl Core {
             let mut watch = Watch::default();
             let mut disk = Instant::now();
             loop {
+                // While nothing is kept, nothing is looked for: an idle daemon
+                // does nothing.
+                if core.parts.files.sessions().is_empty() {
+                    tokio::select! {
+                        () = core.closing.cancelled() => return,
+                        () = core.changed.notified() => {}
+                        () = tokio::time::sleep_until(disk + DISK_EVERY) => {}
+                    }
+                }
                 tokio::select! {
                     () = core.closing.cancelled() => return,
                     () = tokio::time::sleep(EVERY) => {}

@@ -27,6 +27,7 @@ use executor_proto::v1::file_service_server::FileServiceServer;
 use executor_proto::v1::machine_service_server::MachineServiceServer;
 use executor_proto::v1::process_service_server::ProcessServiceServer;
 use executor_proto::v1::session_service_server::SessionServiceServer;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Extensions;
@@ -62,6 +63,8 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Core {
     files: Places,
+    /// A change of files has come to its end.
+    changed: Arc<Notify>,
     parts: Parts,
     logs: Logs,
     readers: Readers,
@@ -75,6 +78,7 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             files: Places::new(&parts.limits),
+            changed: Arc::default(),
             parts,
             logs: Logs::default(),
             readers: Readers::default(),

@@ -27,8 +27,9 @@ pub(super) async fn rm(place: &Place<'_>, args: &RmArgs) -> Result<(), CliError>
             });
             file_json::extend(&mut object, rest);
             print_line(Value::from(object))?;
-        } else {
+        } else if answer.removed > 0 {
             place.tell_undo(&answer.undo_token);
+            place.tell_no_undo(&answer.undo_token);
         }
     }
     Ok(())

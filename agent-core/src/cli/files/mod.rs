@@ -22,7 +22,7 @@ use agent_core::local::LocalMachine;
 use executor_client::{Session, path_bytes};
 
 use self::args::FileCommand;
-use super::failure::{CliError, notice};
+use super::failure::{CliError, OWN_FAILURE, notice};
 use super::session_file::persistent_session;
 use super::{Context, daemon};
 
@@ -30,9 +30,9 @@ use super::{Context, daemon};
 pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, CliError> {
     let place = Place::open(context, matches!(command, FileCommand::Undo(_))).await?;
     let done = match &command {
-        FileCommand::Ls(args) => list::ls(&place, args).await,
+        FileCommand::Ls(args) => return some(list::ls(&place, args).await, place).await,
         FileCommand::Tree(args) => list::tree(&place, args).await,
-        FileCommand::Cat(args) => cat::run(&place, args).await,
+        FileCommand::Cat(args) => return some(cat::run(&place, args).await, place).await,
         FileCommand::Stat(args) => stat::run(&place, args).await,
         FileCommand::Edit(args) => edit::run(&place, args).await,
         FileCommand::Write(args) => write::run(&place, args).await,
@@ -43,6 +43,12 @@ pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, C
     };
     place.close().await;
     done.map(|()| 0)
+}
+
+/// The end of a command that goes on after a path that failed.
+async fn some(failed: Result<usize, CliError>, place: Place<'_>) -> Result<u8, CliError> {
+    place.close().await;
+    failed.map(|failed| if failed == 0 { 0 } else { OWN_FAILURE })
 }
 
 /// Where files are read and changed.
@@ -110,6 +116,17 @@ impl<'a> Place<'a> {
     fn tell_undo(&self, token: &str) {
         if self.can_undo(token) {
             notice(format_args!("take it back with: executor undo {token}"));
+        }
+    }
+
+    /// Tells that a removal cannot be taken back, where others can.
+    fn tell_no_undo(&self, token: &str) {
+        #[cfg(feature = "local")]
+        if self.local.is_some() {
+            return;
+        }
+        if token.is_empty() {
+            notice("removed for good: nothing of it is kept for undo");
         }
     }
 

@@ -138,6 +138,7 @@ impl Core {
         let session = caller.session.id();
         let cancel = Cancel::new();
         let _given_up = GivenUp(cancel.clone());
+        let changed = Arc::clone(&self.changed);
         let work = move || {
             let caller = mutation::Caller {
                 session,
@@ -145,7 +146,9 @@ impl Core {
                 operation,
                 cancel: &cancel,
             };
-            work(&files, caller)
+            let done = work(&files, caller);
+            changed.notify_one();
+            done
         };
         let done = self.files.changes.run(&self.tasks, work);
         let done = self.parts.registry.while_open(&caller.session, done).await;
