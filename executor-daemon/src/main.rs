@@ -16,6 +16,7 @@ use executor_daemon::host::{Begin, Handover, answer_trial, process_host};
 use executor_daemon::server::{Inheritance, embed, logging, serve};
 use executor_daemon::sys::inherit;
 use executor_daemon::sys::signal::{block_all, block_child_signals, unblock, unblock_all};
+use executor_daemon::sys::spawn::reserve_descriptors;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::SignalStream;
@@ -201,6 +202,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             // All but two for good: no other ends what it holds.
             block_all();
             block_child_signals();
+            // First of all: the lowest are the best. Starts work without, too.
+            let _ = reserve_descriptors();
             let _lines = logging::start_without_waiting(&log_level, log_format);
             host_process(socket.unwrap_or_default(), resume)
         }

@@ -17,6 +17,7 @@
 //!   operation a file ([`mod@write`], [`edit`], [`remove`], [`rename`],
 //!   [`make_directory`], [`undo_mutation`]).
 
+mod aside;
 mod attributes;
 pub mod cancel;
 pub mod content;

@@ -12,7 +12,7 @@ use super::env::{Sources, Variables};
 use super::exit::{SpawnFailure, SpawnStage};
 use super::program::Program;
 use super::spec::StartSpec;
-use super::tree::{Containment, LaunchPlan, Launched};
+use super::tree::{Attempt, Containment, LaunchPlan, Launched};
 
 /// A command that runs.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(crate) fn launch(
     spec: &StartSpec,
     cwd: Arc<OwnedFd>,
     tag: &str,
+    attempt: Arc<Attempt>,
 ) -> Result<Running, SpawnFailure> {
     let environment = sources.build(&spec.environment, login, spec.io, &spec.cwd, tag);
     let program = Program::resolve(&spec.command, &environment).map_err(no_resources)?;
@@ -41,6 +42,7 @@ pub(crate) fn launch(
         envp: environment.to_envp(),
         cwd,
         stdio,
+        attempt,
     })?;
     Ok(Running {
         launched,

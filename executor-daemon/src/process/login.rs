@@ -99,6 +99,7 @@ fn plan(shell: &[u8], core: &Variables) -> std::io::Result<(LaunchPlan, Ends)> {
         envp: core.to_envp(),
         cwd: Arc::new(cwd),
         stdio,
+        attempt: Arc::default(),
     };
     Ok((plan, ends))
 }

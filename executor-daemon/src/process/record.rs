@@ -22,10 +22,16 @@ use super::log::{LogReader, LogStatus, RetiredLog};
 use super::snapshot::{Snapshot, StopMeans};
 use super::spec::{SpecDigest, TerminalSize};
 use super::stdin::StdinQueue;
-use super::tree::{EndMode, EndReport, Tree};
+use super::tree::{Attempt, EndMode, EndReport, Tree};
 
 /// How long whoever has emptied a tree waits for the exit to be published.
-pub(crate) const EXIT_PUBLISHED: Duration = Duration::from_secs(2);
+const EXIT_PUBLISHED: Duration = Duration::from_secs(2);
+
+/// A launch that takes longer is killed when its process is to end.
+const LAUNCHED: Duration = Duration::from_secs(1);
+/// How long that is tried, from the beginning, and between two tries.
+const LAUNCH_KILLED: Duration = Duration::from_secs(5);
+const KILL_PAUSE: Duration = Duration::from_millis(50);
 
 /// What never changes.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -67,6 +73,8 @@ pub(crate) struct Process {
     pub(crate) log: LogReader,
     /// Wakes the supervisor.
     pub(crate) wake: Arc<Notify>,
+    /// To start it; nothing once it was launched.
+    pub(crate) attempt: Arc<Attempt>,
     changed: Notify,
     mutable: Mutex<Mutable>,
 }
@@ -77,6 +85,7 @@ impl Process {
             facts,
             log,
             wake,
+            attempt: Arc::default(),
             changed: Notify::new(),
             mutable: Mutex::new(mutable),
         }
@@ -113,14 +122,22 @@ impl Process {
         }
     }
 
-    /// Ends the whole tree; `None` where there is none. That it is being ended
-    /// is noted meanwhile, for whoever has to go on with it. Where somebody ends
-    /// it already, SIGTERM is not sent again. Cancel safe: it goes no further
-    /// then.
-    pub(crate) async fn end_tree(&self, mode: EndMode) -> Option<EndReport> {
+    /// Ends the whole tree, or the launch that has not come so far. That it is
+    /// being ended is noted meanwhile, for whoever has to go on with it. Where
+    /// somebody ends it already, SIGTERM is not sent again. Cancel safe: it goes
+    /// no further then.
+    pub(crate) async fn end_tree(&self, mode: EndMode) -> EndReport {
+        if let Err(hanging) = self.end_launch().await {
+            return EndReport {
+                survivors: hanging.into_iter().collect(),
+                ..EndReport::default()
+            };
+        }
         let (tree, before) = {
             let mut mutable = self.lock();
-            let tree = mutable.tree.clone()?;
+            let Some(tree) = mutable.tree.clone() else {
+                return EndReport::default();
+            };
             (tree, mutable.ending.replace(mode))
         };
         let report = match before {
@@ -128,16 +145,34 @@ impl Process {
             None => tree.end(mode).await,
         };
         self.lock().ending = None;
-        Some(report)
+        report
     }
 
     /// Waits until its launch is over: one that is just being launched has no
-    /// tree yet. Cancel safe.
-    pub(crate) async fn wait_launched(&self, deadline: Instant) {
+    /// tree yet. Says whether it is. Cancel safe.
+    pub(crate) async fn wait_launched(&self, deadline: Instant) -> bool {
         self.wait_until(deadline, |mutable| {
             mutable.lifecycle.ran().is_some() || mutable.state().is_final()
         })
-        .await;
+        .await
+    }
+
+    /// Waits until its launch is over, and kills what hangs in execve(2). If
+    /// even that does not help in time, the pid of what hangs is the error, or
+    /// nothing where it is the launching thread that hangs, before there is a
+    /// process; the intent that has been noted meets what comes of it later.
+    async fn end_launch(&self) -> Result<(), Option<u32>> {
+        let begin = Instant::now();
+        if self.wait_launched(begin + LAUNCHED).await {
+            return Ok(());
+        }
+        while begin.elapsed() < LAUNCH_KILLED {
+            self.attempt.kill();
+            if self.wait_launched(Instant::now() + KILL_PAUSE).await {
+                return Ok(());
+            }
+        }
+        Err(self.attempt.pid())
     }
 
     /// Waits until the exit of a leader that has ended is published. Cancel

@@ -196,7 +196,7 @@ impl Supervisor {
         };
         self.tasks.spawn(async move {
             let report = process.end_tree(mode).await;
-            if let Some(report) = report.filter(|report| !report.survivors.is_empty()) {
+            if !report.survivors.is_empty() {
                 tracing::warn!(
                     process = %process.facts.id,
                     survivors = ?report.survivors,

@@ -17,6 +17,7 @@ pub mod embed;
 mod engine;
 mod gate;
 pub mod logging;
+mod quiet;
 mod replace;
 
 use std::io;
@@ -69,8 +70,6 @@ const SERVICES: [&str; 5] = [
     "executor.v1.ProcessService",
     "executor.v1.FileService",
 ];
-/// Files whose lines are found again without being counted again.
-const INDEXES: usize = 256;
 /// Connections that wait to be served.
 const ACCEPTED: usize = 64;
 /// Time before accept(2) is tried again when it failed.
@@ -234,6 +233,7 @@ where
 {
     let surroundings = look_around(config).await?;
     let core = core(config, machine, &engine, surroundings);
+    core.watch_sessions();
     let (health, health_service) = tonic_health::server::health_reporter();
     say(&health, ServingStatus::Serving).await;
     let reflection = Reflection::configure()
@@ -244,12 +244,14 @@ where
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
     let not_built = |error: tonic_reflection::server::Error| ServeError::Start(error.to_string());
     let authenticator = Authenticator::new(rustix::process::geteuid().as_raw());
+    let gate = Gate::new(&config.limits);
+    let quiet = gate.quiet();
     let router = Server::builder()
         .max_concurrent_streams(u32::try_from(config.limits.concurrent_streams).ok())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
-        .layer(Gate::new(&config.limits))
+        .layer(gate)
         .layer(InterceptorLayer::new(authenticator))
         .add_service(health_service)
         .add_service(reflection.build_v1().map_err(not_built)?)
@@ -263,7 +265,10 @@ where
     let serving = router.serve_with_incoming_shutdown(incoming, closing.cancelled());
     let mut serving = std::pin::pin!(serving);
     let lifecycle = async {
-        shutdown.next().await;
+        tokio::select! {
+            _ = shutdown.next() => {}
+            never = quiet.give_back() => match never {},
+        }
         core.drain();
         say(&health, ServingStatus::NotServing).await;
         // Connections go on, so that everybody sees how the engine ends.
@@ -351,6 +356,7 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
         config.file.clone().map(Own::Path),
     ];
     let state = config.state_dir.clone();
+    let limits = config.limits.clone();
     let look = move || {
         let roots: Result<Vec<_>, _> = settings
             .iter()
@@ -362,7 +368,7 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
             secrets: secrets.map_err(|error| ServeError::Start(error.to_string()))?,
             facts: Facts::collect(),
             // What those before us left half-done is finished first.
-            files: Files::open(&state),
+            files: Files::with_limits(&state, &limits),
         })
     };
     tokio::task::spawn_blocking(look)
@@ -401,7 +407,7 @@ fn core(
         config.home.clone(),
         means,
         secrets,
-        config.limits.sessions,
+        &config.limits,
     );
     Core::new(Parts {
         engine: engine.client.clone(),
@@ -409,7 +415,7 @@ fn core(
         facts,
         registry,
         files: Arc::new(files),
-        indexes: Arc::new(LineIndexes::new(INDEXES)),
+        indexes: Arc::new(LineIndexes::new(config.limits.file_indexes)),
         searches: Settings {
             git_excludes: config.git_excludes.clone(),
             above_roots: config.ignore_above_roots,

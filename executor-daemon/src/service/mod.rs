@@ -5,6 +5,7 @@
 //! one mapping ([`failure`]). What calls share is the [`Core`].
 
 mod convert;
+mod ended;
 mod failure;
 mod file;
 mod input;
@@ -26,6 +27,7 @@ use executor_proto::v1::file_service_server::FileServiceServer;
 use executor_proto::v1::machine_service_server::MachineServiceServer;
 use executor_proto::v1::process_service_server::ProcessServiceServer;
 use executor_proto::v1::session_service_server::SessionServiceServer;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Extensions;
@@ -64,6 +66,8 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Core {
     files: Places,
+    /// A change of files has come to its end.
+    changed: Arc<Notify>,
     /// Threads of the searches.
     crew: Arc<Crew>,
     parts: Parts,
@@ -80,6 +84,7 @@ impl Core {
         let tasks = TaskTracker::new();
         Arc::new(Self {
             files: Places::new(&parts.limits),
+            changed: Arc::default(),
             crew: file::search::crew(&parts.limits, &tasks),
             parts,
             logs: Logs::default(),

@@ -143,6 +143,7 @@ impl Racer<'_> {
             session: self.session,
             fence: &self.fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::process::snapshot::Snapshot;
 use crate::process::spec::TerminalSize;
 use crate::process::stdin::Accepted;
 use crate::process::supervisor::interrupt;
-use crate::process::tree::EndMode;
+use crate::process::tree::{EndMode, EndReport};
 
 /// How long a stop waits for a launch that is under way.
 const LAUNCHED: Duration = Duration::from_secs(30);
@@ -218,9 +218,11 @@ async fn stop(process: &Process, mode: StopMode, by: String) -> Stopped {
         .lifecycle
         .intend(Intent::Stopped { by, gracefully });
     process.notify();
-    process.wait_launched(Instant::now() + LAUNCHED).await;
-    let report = process.end_tree(mode).await.unwrap_or_default();
-    let (signalled, survivors) = (report.signalled, report.survivors);
+    let EndReport {
+        signalled,
+        survivors,
+        ..
+    } = process.end_tree(mode).await;
     if survivors.is_empty() {
         process.wait_exit_published().await;
         process.has_tree();

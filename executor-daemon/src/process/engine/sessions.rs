@@ -17,7 +17,7 @@ use super::grant::Places;
 use crate::process::control::Target;
 use crate::process::error::ProcessError;
 use crate::process::lifecycle::Intent;
-use crate::process::record::{EXIT_PUBLISHED, Process};
+use crate::process::record::Process;
 use crate::process::table::Table;
 use crate::process::tree::EndMode;
 use crate::session::lease::Lease;
@@ -446,9 +446,6 @@ async fn end_one(
     let for_good = intent == Intent::HostShutdown;
     process.lock().lifecycle.intend(intent);
     process.notify();
-    process
-        .wait_launched(Instant::now() + grace + EXIT_PUBLISHED)
-        .await;
     let report = tokio::select! {
         report = process.end_tree(EndMode::Terminate { grace }) => report,
         () = hurry.cancelled() => process.end_tree(EndMode::Kill).await,
@@ -459,9 +456,6 @@ async fn end_one(
         process.lock().flow = None;
         process.notify();
     }
-    let Some(report) = report else {
-        return (lived, Vec::new());
-    };
     process.wait_exit_published().await;
     process.has_tree();
     (lived, report.survivors)

@@ -222,6 +222,7 @@ impl Engine {
         };
         let (shared, settings) = (Arc::clone(&self.shared), self.settings());
         let tag = format!("{}/{}", self.shared.epoch, process.facts.id);
+        let attempt = Arc::clone(&process.attempt);
         let mut launched = tokio::task::spawn_blocking(move || {
             launch(
                 &shared.containment,
@@ -230,6 +231,7 @@ impl Engine {
                 &spec,
                 cwd,
                 &tag,
+                attempt,
             )
         });
         let lost = Err(SpawnFailure::NOT_BEGUN);

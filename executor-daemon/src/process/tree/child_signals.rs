@@ -39,8 +39,9 @@ use crate::sys::{signal, wait};
 /// So few children are swept at once: looking costs less than a timer.
 const FEW: usize = 128;
 /// How long the sweep over more of them waits, so that one is enough for all
-/// that end meanwhile.
+/// that end meanwhile: a hundred times what it takes, and at least so long.
 const SWEEP_AFTER: Duration = Duration::from_millis(3);
+const SWEEP_AFTER_EACH: Duration = Duration::from_micros(10);
 /// Ended children that a sweep asks for one by one, before it asks about all.
 const ONE_BY_ONE: usize = 4;
 /// Sweeps for which a child that is slow to be reaped is waited for.
@@ -168,10 +169,11 @@ impl Reader {
                     for pid in hints {
                         self.registry.wake(pid);
                     }
-                    if self.registry.children().len() <= FEW {
+                    let count = self.registry.children().len();
+                    if count <= FEW {
                         sweep_at = self.sweep(&mut slow).await;
                     } else {
-                        sweep_at.get_or_insert_with(|| Instant::now() + SWEEP_AFTER);
+                        sweep_at.get_or_insert_with(|| Instant::now() + sweep_after(count));
                     }
                 }
                 () = at(sweep_at) => {
@@ -240,6 +242,11 @@ impl Slow {
         self.sweeps += 1;
         self.sweeps <= PATIENCE
     }
+}
+
+fn sweep_after(count: usize) -> Duration {
+    let each = u32::try_from(count).unwrap_or(u32::MAX);
+    SWEEP_AFTER_EACH.saturating_mul(each).max(SWEEP_AFTER)
 }
 
 async fn at(time: Option<Instant>) {

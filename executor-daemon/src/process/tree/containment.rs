@@ -21,7 +21,7 @@ use super::{ChildStdio, LaunchPlan, Launched, Leader, LeaderState, Tree};
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use crate::process::snapshot::StopMeans;
 use crate::sandbox::cgroup::CgroupPool;
-use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
+use crate::sys::spawn::{Announce, Program, Spawned, Stdio, spawn_announced};
 
 /// Which means to try, strongest first from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -283,14 +283,15 @@ fn launch_in_cgroup(
 }
 
 fn start(plan: &LaunchPlan, cgroup: Option<OwnedFd>) -> Result<Spawned, SpawnFailure> {
-    spawn(&Program {
+    let program = Program {
         paths: &plan.programs,
         argv: &plan.argv,
         envp: &plan.envp,
         cwd: plan.cwd.as_fd(),
         stdio: stdio(&plan.stdio),
         cgroup: cgroup.as_ref().map(AsFd::as_fd),
-    })
+    };
+    spawn_announced(&program, Announce::Memory(&plan.attempt.child))
 }
 
 pub(super) fn stdio(stdio: &ChildStdio) -> Stdio<'_> {

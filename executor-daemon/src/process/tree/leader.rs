@@ -27,6 +27,15 @@ pub struct LeaderExit {
 }
 
 impl LeaderExit {
+    /// Its reaper was killed. What lived of the tree then has been ended by
+    /// SIGKILL; whoever ended by itself in the same moment told nobody how.
+    pub(super) fn with_its_reaper() -> Self {
+        Self {
+            status: WaitStatus::Signal(libc::SIGKILL),
+            ..Self::lost()
+        }
+    }
+
     /// Nobody knows how it ended.
     pub(super) fn lost() -> Self {
         Self {

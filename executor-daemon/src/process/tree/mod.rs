@@ -35,6 +35,7 @@
 //!
 //! [`block_child_signals`]: crate::sys::signal::block_child_signals
 
+mod attempt;
 mod best_effort;
 mod child_signals;
 mod containment;
@@ -53,6 +54,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+pub use attempt::Attempt;
 pub use containment::{Containment, ContainmentSettings, Preferred};
 pub use handover::{ContainmentRecord, ContainmentState, TreeState};
 pub use leader::LeaderExit;
@@ -81,6 +83,8 @@ pub struct LaunchPlan {
     pub cwd: Arc<OwnedFd>,
     /// Descriptors 0 to 2.
     pub stdio: ChildStdio,
+    /// Reaches what is launched before it is.
+    pub attempt: Arc<Attempt>,
 }
 
 /// Descriptors 0 to 2 of a program.

@@ -79,7 +79,7 @@ impl Core {
         caller: Caller,
         request: v1::ListDirectoryRequest,
     ) -> Result<Messages<v1::ListDirectoryResponse>, Failure> {
-        let (path, options) = list_options(request)?;
+        let (path, options) = list_options(request, &self.parts.limits)?;
         let listing = self.read(&caller, move |fence, cancel| {
             Listing::open(Arc::clone(fence), path.as_os_str(), options, cancel)
         });

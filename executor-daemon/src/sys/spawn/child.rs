@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::process::exit::SpawnStage;
 
@@ -23,6 +23,12 @@ pub(super) struct Setup {
     pub(super) terminal: *const c_char,
     /// A cgroup that clone did not enter; −1 for none.
     pub(super) cgroup: c_int,
+    /// Where the child's pid is announced; NULL for nowhere.
+    pub(super) memory: *const AtomicU32,
+    /// The socket where it is announced, −1 for none, and the first byte.
+    pub(super) datagram: (c_int, u8),
+    /// It begins with the caller's descriptor table, and has to take its own.
+    pub(super) shares_descriptors: bool,
     /// 0 while nothing has failed, else the number of a stage.
     pub(super) failed_at: AtomicI32,
     pub(super) errno: AtomicI32,
@@ -64,7 +70,16 @@ pub(super) extern "C" fn run(setup: *mut c_void) -> c_int {
     // SAFETY: the caller of clone passes a pointer to a live `Setup`, and the
     // parent's thread does not run until this process executes or exits.
     let setup = unsafe { &*setup.cast::<Setup>() };
+    // SAFETY: NULL, or a value that outlives the parent's sleep.
+    let memory = unsafe { setup.memory.as_ref() };
+    if let Some(memory) = memory {
+        memory.store(pid(), Ordering::SeqCst);
+    }
     let (stage, errno) = become_program(setup);
+    if let Some(memory) = memory {
+        // While it can still be seen to be ours: the parent reaps it next.
+        memory.store(0, Ordering::SeqCst);
+    }
     setup.errno.store(errno, Ordering::Release);
     setup.failed_at.store(stage, Ordering::Release);
     // SAFETY: _exit(2) runs no handlers and touches no memory.
@@ -73,6 +88,11 @@ pub(super) extern "C" fn run(setup: *mut c_void) -> c_int {
 
 /// Returns only on failure, with the stage and errno.
 fn become_program(setup: &Setup) -> (i32, i32) {
+    if setup.shares_descriptors
+        && let Err(errno) = own_descriptors(setup)
+    {
+        return (STDIO, errno);
+    }
     if setup.cgroup >= 0
         && let Err(errno) = enter_cgroup(setup.cgroup)
     {
@@ -95,6 +115,7 @@ fn become_program(setup: &Setup) -> (i32, i32) {
     } else if let Err(failure) = open_terminal(setup.terminal) {
         return failure;
     }
+    announce(setup.datagram);
     close_above_two();
     // SAFETY: the pointers are those of `Setup`, valid and NULL-terminated.
     (EXEC, unsafe { execute(setup) })
@@ -104,6 +125,29 @@ fn errno() -> i32 {
     // SAFETY: always points to this thread's errno, which the sleeping parent
     // thread shares and does not look at.
     unsafe { *libc::__errno_location() }
+}
+
+fn pid() -> u32 {
+    // SAFETY: plain system call without pointers.
+    unsafe { libc::getpid() }.cast_unsigned()
+}
+
+/// One that cannot be told is learned of later.
+fn announce((socket, first): (c_int, u8)) {
+    if socket < 0 {
+        return;
+    }
+    let [a, b, c, d] = pid().to_le_bytes();
+    let datagram = [first, a, b, c, d];
+    // SAFETY: the buffer has the length that is passed.
+    unsafe {
+        libc::send(
+            socket,
+            datagram.as_ptr().cast(),
+            datagram.len(),
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+        );
+    }
 }
 
 /// Writing 0 moves the writer (cgroups(7)).
@@ -183,6 +227,29 @@ fn open_terminal(path: *const c_char) -> Result<(), (i32, i32)> {
         }
     }
     Ok(())
+}
+
+/// Takes a table of its own with what is needed, and what lies below it.
+fn own_descriptors(setup: &Setup) -> Result<(), i32> {
+    let [stdin, stdout, stderr] = setup.descriptors;
+    let (socket, _) = setup.datagram;
+    let mut last = 2;
+    for needed in [setup.cwd, stdin, stdout, stderr, setup.cgroup, socket] {
+        if needed > last {
+            last = needed;
+        }
+    }
+    let first_unneeded = last.cast_unsigned().wrapping_add(1);
+    // SAFETY: it closes nothing of the caller's: the copy is made first.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first_unneeded,
+            u32::MAX,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(errno()) }
 }
 
 fn close_above_two() {

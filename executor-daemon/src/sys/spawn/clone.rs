@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::child::{self, Setup};
@@ -105,6 +106,27 @@ pub(super) fn clone(
     clone_plain(setup, stack)
 }
 
+/// The flag for a child that begins with our descriptors, where it can get rid
+/// of them again.
+fn share_descriptors(setup: &mut Setup) -> c_int {
+    setup.shares_descriptors = can_unshare_descriptors();
+    if setup.shares_descriptors {
+        libc::CLONE_FILES
+    } else {
+        0
+    }
+}
+
+/// close_range(2) came with its flag to unshare (Linux 5.9). A call that closes
+/// nothing tells whether it is there.
+fn can_unshare_descriptors() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    // SAFETY: no descriptor has this number.
+    *CAN.get_or_init(|| unsafe {
+        libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, 0u32) == 0
+    })
+}
+
 /// ENOSYS: no clone3. EPERM: a filter. EINVAL and E2BIG: a kernel that does not
 /// know one of the flags or the structure's size.
 fn refuses_clone3(error: &io::Error) -> bool {
@@ -115,6 +137,7 @@ fn refuses_clone3(error: &io::Error) -> bool {
 }
 
 fn clone_plain(setup: &mut Setup, stack: &Stack) -> io::Result<(u32, OwnedFd)> {
+    let shared = share_descriptors(setup);
     let mut pidfd: RawFd = -1;
     // SAFETY: the child runs `child::run` on its own stack in our memory while
     // this thread sleeps (CLONE_VFORK), so `setup`, `stack` and `pidfd` outlive
@@ -123,7 +146,7 @@ fn clone_plain(setup: &mut Setup, stack: &Stack) -> io::Result<(u32, OwnedFd)> {
         libc::clone(
             child::run,
             stack.top(),
-            FLAGS | libc::SIGCHLD,
+            FLAGS | shared | libc::SIGCHLD,
             ptr::from_mut(setup).cast(),
             &raw mut pidfd,
         )
@@ -167,7 +190,8 @@ fn clone3(
     cgroup: Option<BorrowedFd<'_>>,
 ) -> io::Result<(u32, OwnedFd)> {
     let mut pidfd: RawFd = -1;
-    let mut flags = u64::from(FLAGS.cast_unsigned()) | CLONE_CLEAR_SIGHAND;
+    let shared = share_descriptors(setup);
+    let mut flags = u64::from((FLAGS | shared).cast_unsigned()) | CLONE_CLEAR_SIGHAND;
     if cgroup.is_some() {
         flags |= CLONE_INTO_CGROUP;
     }

@@ -12,12 +12,16 @@
 //!    default ones, so no handler of the caller ever runs in it.
 //! 2. It gets descriptors 0, 1, 2 and nothing else, an empty signal mask,
 //!    default dispositions, a session of its own.
-//! 3. A failure is known, with its stage, before [`spawn`] returns, and the
+//! 3. It begins with the caller's descriptor table, shared, and takes a copy of
+//!    the part it needs before it changes anything: what a start costs does not
+//!    grow with the descriptors that the caller holds.
+//! 4. A failure is known, with its stage, before [`spawn`] returns, and the
 //!    child is reaped then. Nothing of the caller changes: no descriptor, no
 //!    disposition, no mask.
 
 mod child;
 mod clone;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -25,13 +29,15 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::signal::BlockAll;
 use super::wait;
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use child::Setup;
 use clone::{Method, Stack};
+use places::Place;
+pub use places::reserve_descriptors;
 
 /// A program to start. Borrowed: the child reads it in place.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +67,24 @@ pub enum Stdio<'a> {
     Terminal(&'a CStr),
 }
 
+/// Who is told the child's pid while its program is not executed yet, which
+/// may take for ever: an executable can lie on a file system that does not
+/// answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Announce<'a> {
+    /// Nobody.
+    Nobody,
+    /// Other threads, by this memory: it holds the pid from the child's first
+    /// step until [`spawn`] returns, or the start has failed; 0 before and
+    /// after. So a process that is pinned while it holds its pid is the child,
+    /// unreaped.
+    Memory(&'a AtomicU32),
+    /// The other end of this socket, with one datagram right before execve(2):
+    /// this byte, and the pid in little-endian order. The descriptor must not
+    /// be 0 to 2.
+    Datagram(BorrowedFd<'a>, u8),
+}
+
 /// A program that runs.
 #[derive(Debug)]
 pub struct Spawned {
@@ -84,25 +108,58 @@ thread_local! {
 /// # Errors
 /// Where and why the start failed; nothing of it is left then.
 pub fn spawn(program: &Program<'_>) -> Result<Spawned, SpawnFailure> {
-    spawn_by(program, Method::preferred())
+    spawn_announced(program, Announce::Nobody)
 }
 
-fn spawn_by(program: &Program<'_>, method: Method) -> Result<Spawned, SpawnFailure> {
+/// [`spawn`], and `announce` tells of the child meanwhile.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_announced(
+    program: &Program<'_>,
+    announce: Announce<'_>,
+) -> Result<Spawned, SpawnFailure> {
+    let spawned = spawn_by(program, announce, Method::preferred());
+    if let Announce::Memory(pid) = announce {
+        pid.store(0, Ordering::Release);
+    }
+    spawned
+}
+
+fn spawn_by(
+    program: &Program<'_>,
+    announce: Announce<'_>,
+    method: Method,
+) -> Result<Spawned, SpawnFailure> {
     let paths = pointers(program.paths);
     let argv = pointers(program.argv);
     let envp = pointers(program.envp);
-    let (descriptors, terminal) = match program.stdio {
-        Stdio::Descriptors(fds) => (fds.map(|fd| fd.as_raw_fd()), ptr::null()),
-        Stdio::Terminal(path) => ([-1; 3], path.as_ptr()),
+    let (stdio, terminal) = match program.stdio {
+        Stdio::Descriptors(fds) => (fds, ptr::null()),
+        // Not used with a terminal.
+        Stdio::Terminal(path) => ([program.cwd; 3], path.as_ptr()),
+    };
+    let [stdin, stdout, stderr] = stdio;
+    let given = [program.cwd, stdin, stdout, stderr];
+    let place = Place::take(given);
+    let given = place.as_ref().and_then(Place::descriptors).unwrap_or(given);
+    let [cwd, descriptors @ ..] = given.map(|fd| fd.as_raw_fd());
+    let (memory, datagram) = match announce {
+        Announce::Nobody => (ptr::null(), (-1, 0)),
+        Announce::Memory(pid) => (ptr::from_ref(pid), (-1, 0)),
+        Announce::Datagram(socket, first) => (ptr::null(), (socket.as_raw_fd(), first)),
     };
     let mut setup = Setup {
         paths: paths.as_ptr(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
-        cwd: program.cwd.as_raw_fd(),
+        cwd,
         descriptors,
         terminal,
         cgroup: -1,
+        memory,
+        datagram,
+        shares_descriptors: false,
         failed_at: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };
@@ -115,6 +172,8 @@ fn spawn_by(program: &Program<'_>, method: Method) -> Result<Spawned, SpawnFailu
         clone::clone(method, &mut setup, &stack, program.cgroup)
     };
     STACK.with(|kept| kept.set(Some(stack)));
+    // The child has its own copies, and ours would keep pipes open.
+    drop(place);
     let (pid, pidfd) = cloned.map_err(|error| {
         let stage =
             match error.raw_os_error() {

@@ -35,6 +35,7 @@ fn run(method: Method, script: &str) -> (String, WaitStatus) {
             stdio: Stdio::Descriptors([null.as_fd(), writer.as_fd(), writer.as_fd()]),
             cgroup: None,
         },
+        Announce::Nobody,
         method,
     )
     .unwrap();
@@ -58,6 +59,7 @@ fn fail(method: Method, paths: &[&str], argv: &[CString], cwd: &str) -> SpawnFai
             stdio: Stdio::Descriptors([null.as_fd(); 3]),
             cgroup: None,
         },
+        Announce::Nobody,
         method,
     )
     .unwrap_err()
@@ -235,4 +237,20 @@ fn a_program_that_stays_open_for_writing_is_told_as_busy() {
         (failure.stage, failure.errno),
         (SpawnStage::Exec, libc::ETXTBSY)
     );
+}
+
+#[test]
+fn kept_descriptors_serve_again_and_again_and_hold_nothing_open() {
+    super::reserve_descriptors().unwrap();
+    for method in METHODS {
+        // More starts than there are places. Each reads to the end of its pipe,
+        // which a copy that stayed somewhere would hold open.
+        for _ in 0..40 {
+            let (output, status) = run(method, "ls /proc/self/fd; echo to-stderr >&2");
+            assert_eq!(output, "0\n1\n2\n3\nto-stderr\n");
+            assert_eq!(status, WaitStatus::Code(0));
+        }
+        let failure = fail(method, &["/nowhere"], &strings(&["x"]), "/");
+        assert_eq!(failure.stage, SpawnStage::Exec);
+    }
 }

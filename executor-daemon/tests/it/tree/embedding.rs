@@ -197,7 +197,7 @@ fn a_reaper_that_is_killed_takes_its_command_with_it_and_that_is_told() {
         fixture.run(&format!("kill -9 {reaper}")).await;
         assert_eq!(
             run.launched.leader.wait().await.status,
-            executor_daemon::process::exit::WaitStatus::Lost
+            executor_daemon::process::exit::WaitStatus::Signal(9)
         );
         assert!(!lives(run.launched.pid) && !lives(child));
     });

@@ -89,6 +89,7 @@ fn a_terminal_is_the_controlling_one_with_the_program_in_the_foreground() {
                 stdio: ChildStdio::Terminal {
                     path: terminal.path.clone(),
                 },
+                attempt: Arc::default(),
             })
             .await
             .unwrap();

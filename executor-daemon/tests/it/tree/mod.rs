@@ -113,6 +113,7 @@ fn plan(programs: &[&str], argv: &[&str], cwd: &Path) -> (LaunchPlan, File) {
         envp: strings(&["PATH=/usr/local/bin:/usr/bin:/bin"]),
         cwd: Arc::new(File::open(cwd).unwrap().into()),
         stdio: pipes.child,
+        attempt: Arc::default(),
     };
     let flags = rustix::fs::fcntl_getfl(&pipes.stdout).unwrap();
     let flags = flags - rustix::fs::OFlags::NONBLOCK;

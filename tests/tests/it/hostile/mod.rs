@@ -2,6 +2,7 @@
 //! answers the next call, and nothing is left of them.
 
 pub(crate) mod dice;
+mod launches;
 mod processes;
 mod requests;
 

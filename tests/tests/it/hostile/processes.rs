@@ -3,10 +3,10 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use executor_client::{StdinWriter, v1};
+use executor_client::{ExitCause, ExitStatus, StdinWriter, v1};
 use executor_daemon::config::StopMeansSetting;
 use executor_proto::v1::stream_output_request::Message;
-use executor_tests::{Daemon, Here, alive_with, eventually, in_time, is_alive};
+use executor_tests::{Daemon, Here, alive_with, eventually, in_time, is_alive, scaled};
 
 use super::{Raw, start};
 
@@ -185,6 +185,20 @@ async fn invariant_5_what_a_killed_reaper_held_is_ended() {
             alive_with(&mark).is_empty().then_some(())
         })
         .await;
+    }
+    here.end().await;
+}
+
+#[tokio::test]
+async fn invariant_5_a_command_that_kills_its_reaper_is_told_as_killed() {
+    let here = with_reapers().await;
+    // At every moment: before the reaper could tell that it runs, and after.
+    for round in 0..scaled(20, 200) {
+        let pause = if round % 2 == 0 { "" } else { "sleep 0.05; " };
+        let text = format!("{pause}kill -9 $PPID; exec sleep 1000");
+        let done = in_time("the command", here.bash(text).run()).await.unwrap();
+        assert_eq!(done.exit.status, ExitStatus::Signal(9), "{:?}", done.exit);
+        assert_eq!(done.exit.cause, ExitCause::Signaled);
     }
     here.end().await;
 }

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
@@ -20,8 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::launch::{KILL_PAUSE, KILL_ROUNDS, receive};
-use super::message::{Order, Report, VERSION};
+use super::launch::{self, receive};
+use super::message::{Order, Report, SINCE, VERSION};
 use crate::process::control::SignalTarget;
 use crate::process::exit::{Member, Usage, WaitStatus};
 use crate::process::tree::best_effort::Known;
@@ -30,6 +31,10 @@ use crate::process::tree::means::Means;
 use crate::process::tree::{Leader, LeaderExit, LeaderState, Tree, proc};
 use crate::sys::readiness::Watched;
 use crate::sys::{fdpass, signal, wait};
+
+/// How often what a killed reaper left is looked for, and between two looks.
+const KILL_ROUNDS: usize = 100;
+const KILL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The tree of one command.
 #[derive(Debug)]
@@ -90,16 +95,24 @@ pub(in crate::process::tree) struct HeldState {
 }
 
 impl Held {
-    /// The leader must be unreaped.
-    pub(super) fn new(leader: u32, reaper: u32, line: Line, tag: Option<CString>) -> Arc<Self> {
+    pub(super) fn new(
+        leader: launch::Leader,
+        reaper: u32,
+        line: Line,
+        tag: Option<CString>,
+    ) -> Arc<Self> {
         let state = HeldState {
-            leader,
+            leader: leader.pid(),
             reaper,
             version: VERSION,
             tag,
             stage: Stage::Listening,
             ended: None,
-            known: Known::new(leader),
+            known: match leader {
+                launch::Leader::Reported(leader) => Known::new(leader),
+                // The tag alone says what is ours.
+                launch::Leader::Orphaned(_) => Known::default(),
+            },
         };
         Arc::new(Self::with(state, Some(line)))
     }
@@ -232,7 +245,7 @@ pub(in crate::process::tree) fn resume(
     tasks: &TaskTracker,
 ) -> io::Result<(Leader, Tree)> {
     let line = if state.stage == Stage::Listening {
-        if state.version != VERSION {
+        if !(SINCE..=VERSION).contains(&state.version) {
             return Err(invalid("the reaper speaks another version"));
         }
         let socket = files.first().ok_or_else(|| invalid("no socket"))?;
@@ -306,7 +319,7 @@ impl Watch {
         }
         let mut progress = self.held.progress()?;
         if self.held.ended().is_none() {
-            self.publish(LeaderExit::lost());
+            self.publish(LeaderExit::with_its_reaper());
         }
         progress.stage = Stage::Empty;
         self.held.empty.store(true, Ordering::Release);

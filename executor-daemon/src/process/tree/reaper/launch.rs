@@ -1,6 +1,6 @@
 //! Starts reapers and commands under them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,9 +19,8 @@ use super::held::{Held, Line, Watch};
 use super::message::{LONGEST, Order, Plan, Report};
 use crate::process::env::TAG;
 use crate::process::exit::{SpawnFailure, SpawnStage};
-use crate::process::tree::best_effort::Known;
 use crate::process::tree::containment::{directory, failure, null};
-use crate::process::tree::{ChildStdio, LaunchPlan, Launched, Leader, LeaderState, Tree};
+use crate::process::tree::{self, ChildStdio, LaunchPlan, Launched, LeaderState, Tree};
 use crate::sys::readiness::readable_within;
 use crate::sys::spawn::{Program, Spawned, Stdio, spawn};
 use crate::sys::{fdpass, signal, wait};
@@ -111,7 +110,11 @@ impl ReaperProgram {
         let Waiting { pid, pidfd, socket } = self.start()?;
         let (socket, pidfd) = (Arc::new(socket), Arc::new(pidfd));
         let tag = tag_of(&plan.envp);
-        let held = order_launch(socket.as_fd(), pidfd.as_fd(), plan).and_then(|leader| {
+        let attempt = Arc::clone(&plan.attempt);
+        let begun = |child| attempt.begun(pid, child);
+        let leader = order_launch(socket.as_fd(), pidfd.as_fd(), plan, begun);
+        attempt.over();
+        let held = leader.and_then(|leader| {
             let line = Line {
                 pidfd: Arc::clone(&pidfd),
                 socket: Arc::clone(&socket),
@@ -127,18 +130,13 @@ impl ReaperProgram {
                 // Letting the socket go kills what may run.
                 drop(socket);
                 let _ = wait::reap_blocking(pidfd.as_fd());
-                if failure == GONE {
-                    // Somebody killed the reaper, perhaps the command itself:
-                    // it may run, and nobody holds it.
-                    end_remains(tag.as_deref());
-                }
                 return Err(failure);
             }
         };
         tasks.spawn(watch.run());
         Ok(Launched {
             pid: held.leader,
-            leader: Leader {
+            leader: tree::Leader {
                 state: LeaderState::Told(told),
                 means: held.clone(),
             },
@@ -147,24 +145,26 @@ impl ReaperProgram {
     }
 }
 
-/// The reaper ended without a word.
+/// The reaper ended before its child was about to execute the program.
 const GONE: SpawnFailure = SpawnFailure {
     stage: SpawnStage::Reaper,
     errno: libc::EPIPE,
 };
 
-/// How often what a killed reaper left is looked for, and between two looks.
-pub(super) const KILL_ROUNDS: usize = 100;
-pub(super) const KILL_PAUSE: Duration = Duration::from_millis(20);
+/// What runs under a reaper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leader {
+    /// The reaper's child, and unreaped.
+    Reported(u32),
+    /// The command began, and its reaper was killed before it could tell more:
+    /// by the command itself, most likely. Its pid may be another's by now.
+    Orphaned(u32),
+}
 
-/// Nobody has told the leader's pid: the tag alone says what is ours.
-fn end_remains(tag: Option<&CStr>) {
-    let mut known = Known::default();
-    for _ in 0..KILL_ROUNDS {
-        if known.kill_remains(tag) == 0 {
-            return;
-        }
-        std::thread::sleep(KILL_PAUSE);
+impl Leader {
+    pub(super) fn pid(self) -> u32 {
+        let (Self::Reported(pid) | Self::Orphaned(pid)) = self;
+        pid
     }
 }
 
@@ -177,12 +177,14 @@ fn tag_of(envp: &[CString]) -> Option<CString> {
     envp.iter().find(is_tag).cloned()
 }
 
-/// Gives the order and returns the leader's pid.
+/// Gives the order and returns the leader. Its pid is told to `begun` before
+/// the program is executed.
 fn order_launch(
     socket: BorrowedFd<'_>,
     reaper: BorrowedFd<'_>,
     plan: LaunchPlan,
-) -> Result<u32, SpawnFailure> {
+    begun: impl FnOnce(u32),
+) -> Result<Leader, SpawnFailure> {
     let at_reaper = |error: io::Error| failure(SpawnStage::Reaper, &error);
     let (stdio, terminal) = match plan.stdio {
         ChildStdio::Pipe {
@@ -210,14 +212,20 @@ fn order_launch(
     if receive(socket).map_err(at_reaper)? != Some(Report::Ready) {
         return Err(GONE);
     }
+    let child = match receive(socket).map_err(at_reaper)? {
+        Some(Report::Begun(child)) => child,
+        Some(Report::Failed(failure)) => return Err(failure),
+        _ => return Err(GONE),
+    };
+    begun(child);
     // The leader may have stopped its reaper before that could tell of it.
     while !readable_within(socket, TELLS_WITHIN) {
         let _ = signal::send(reaper, libc::SIGCONT);
     }
-    let leader = match receive(socket).map_err(at_reaper)? {
-        Some(Report::Started(leader)) => leader,
-        Some(Report::Failed(failure)) => return Err(failure),
-        _ => return Err(GONE),
+    let leader = match receive(socket) {
+        Ok(Some(Report::Started(leader))) => Leader::Reported(leader),
+        Ok(Some(Report::Failed(failure))) => return Err(failure),
+        _ => Leader::Orphaned(child),
     };
     rustix::fs::fcntl_setfl(socket, OFlags::NONBLOCK).map_err(|error| at_reaper(error.into()))?;
     Ok(leader)

@@ -12,12 +12,17 @@ use crate::process::exit::{SpawnFailure, SpawnStage, Usage, WaitStatus};
 use crate::process::tree::LeaderExit;
 
 /// Changes with the layout.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// From this version on, what is said once the command runs is the same.
+pub(super) const SINCE: u8 = 1;
 /// No message is longer.
 pub(super) const LONGEST: usize = 128;
 /// A plan is not longer: arguments and environment together have the kernel's
 /// limit anyway (execve(2)).
 pub(super) const LONGEST_PLAN: u64 = 64 << 20;
+
+/// The first byte of [`Report::Begun`].
+pub(super) const BEGUN: u8 = b'B';
 
 /// To the reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,11 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// It is a reaper of our version.
     Ready,
+    /// Its child has this pid and is about to execute the program. Sent by the
+    /// child itself: from here on the command may run, whatever becomes of the
+    /// reaper.
+    Begun(u32),
+    /// The program was executed.
     Started(u32),
     Failed(SpawnFailure),
     Exited(LeaderExit),
@@ -81,6 +91,7 @@ impl Report {
     pub(super) fn encode(self) -> Vec<u8> {
         match self {
             Self::Ready => vec![b'R', VERSION],
+            Self::Begun(pid) => [&[BEGUN][..], &pid.to_le_bytes()].concat(),
             Self::Started(pid) => [&b"S"[..], &pid.to_le_bytes()].concat(),
             Self::Failed(failure) => {
                 let stage = STAGES.iter().position(|stage| *stage == failure.stage);
@@ -97,6 +108,7 @@ impl Report {
         let mut reader = Reader(bytes);
         match reader.byte()? {
             b'R' => (reader.byte()? == VERSION).then_some(Self::Ready),
+            BEGUN => Some(Self::Begun(reader.i32()?.cast_unsigned())),
             b'S' => Some(Self::Started(reader.i32()?.cast_unsigned())),
             b'F' => Some(Self::Failed(SpawnFailure {
                 stage: *STAGES.get(usize::from(reader.byte()?))?,

@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-use super::message::{LONGEST, LONGEST_PLAN, Order, Plan, Report};
+use super::message::{BEGUN, LONGEST, LONGEST_PLAN, Order, Plan, Report};
 use crate::process::control::SignalTarget;
 use crate::process::exit::{SpawnFailure, SpawnStage};
 use crate::process::tree::containment::null;
 use crate::process::tree::{LeaderExit, proc};
-use crate::sys::spawn::{Program, Stdio, spawn};
+use crate::sys::spawn::{Announce, Program, Stdio, spawn_announced};
 use crate::sys::{fdpass, signal, wait};
 
 /// Between two rounds of SIGKILL when nothing has ended in between.
@@ -69,7 +69,7 @@ impl Reaper {
         if order != Order::Launch {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
-        let leader = match launch(descriptors) {
+        let leader = match launch(&socket, descriptors) {
             Ok(pid) => pid,
             Err(failure) => {
                 report(&socket, Report::Failed(failure))?;
@@ -212,7 +212,7 @@ fn receive_blocking(socket: &OwnedFd) -> io::Result<Option<(Order, Vec<OwnedFd>)
 }
 
 /// Starts the leader. Everything of the plan is closed and freed again.
-fn launch(descriptors: Vec<OwnedFd>) -> Result<u32, SpawnFailure> {
+fn launch(socket: &OwnedFd, descriptors: Vec<OwnedFd>) -> Result<u32, SpawnFailure> {
     let broken = SpawnFailure {
         stage: SpawnStage::Reaper,
         errno: libc::EPROTO,
@@ -232,14 +232,15 @@ fn launch(descriptors: Vec<OwnedFd>) -> Result<u32, SpawnFailure> {
         }
         _ => return Err(broken),
     };
-    let spawned = spawn(&Program {
+    let program = Program {
         paths: &plan.programs,
         argv: &plan.argv,
         envp: &plan.envp,
         cwd: cwd.as_fd(),
         stdio,
         cgroup: None,
-    })?;
+    };
+    let spawned = spawn_announced(&program, Announce::Datagram(socket.as_fd(), BEGUN))?;
     Ok(spawned.pid)
 }
 

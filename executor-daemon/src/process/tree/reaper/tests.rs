@@ -35,6 +35,7 @@ fn messages_survive_their_encoding_and_no_prefix_of_them_is_one() {
     };
     for report in [
         Report::Ready,
+        Report::Begun(1),
         Report::Started(4_194_304),
         Report::Failed(SpawnFailure {
             stage: SpawnStage::WorkingDirectory,

@@ -16,7 +16,8 @@ use crate::limits::Limits;
 fn what_is_left_out_has_its_default() {
     let (_, asked) = read_lines(v1::ReadLinesRequest::default(), &Limits::default()).unwrap();
     assert_eq!((asked.offset, asked.limit, asked.encoding), (1, 200, None));
-    let (_, options) = list_options(v1::ListDirectoryRequest::default()).unwrap();
+    let (_, options) =
+        list_options(v1::ListDirectoryRequest::default(), &Limits::default()).unwrap();
     assert_eq!((options.depth, options.limit), (1, LIMIT_DEFAULT));
     let stat = CheckedStat::new(v1::StatFileRequest::default()).unwrap();
     assert_eq!(stat.last, Last::Follow);
