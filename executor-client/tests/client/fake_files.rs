@@ -104,7 +104,11 @@ impl FileService for Fake {
             entries: (page * 10..page * 10 + 10).map(entry).collect(),
             summary: (page == 19).then(v1::SearchSummary::default),
         });
-        let pages: Vec<_> = pages.map(Ok).collect();
+        let mut pages: Vec<_> = pages.map(Ok).collect();
+        if self.0.lose_next_answer.swap(false, Ordering::SeqCst) {
+            pages.truncate(5);
+            pages.push(Err(Status::unavailable("lost")));
+        }
         Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
     }
 
