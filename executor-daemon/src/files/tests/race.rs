@@ -59,6 +59,7 @@ fn race(means: Means, operations: usize) {
     let stop = AtomicBool::new(false);
     let (mut done, mut refused) = (0_usize, 0_usize);
     std::thread::scope(|scope| {
+        let _stopped = Stopped(&stop);
         scope.spawn(|| {
             let exchange = |a: &str, b: &str| {
                 let (a, b) = (tree.at(a), tree.at(b));
@@ -87,13 +88,21 @@ fn race(means: Means, operations: usize) {
                 Err(_) => refused += 1,
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(seen(&tree.at("w/other")), outside, "{means:?}");
     assert!(
         done > operations / 20 && refused > operations / 20,
         "{means:?}: no race: {done} done, {refused} refused"
     );
+}
+
+/// Ends the other thread also where a promise is broken.
+struct Stopped<'a>(&'a AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Racer<'a> {
