@@ -124,13 +124,16 @@ limits! {
     undo_file_bytes: u64 = 64 << 20, 0, 4 << 30, "Largest file that is kept so that a change of it can be taken back.";
     undo_session_bytes: u64 = 256 << 20, 0, 64 << 30, "Bytes of files that are kept so that changes of one session can be taken back.";
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
+    file_searches: usize = 64, 1, 1_024, "Searches that are open; each may take 16 MiB of memory, more where directories are huge.";
+    search_threads: usize = 16, 1, 256, "Threads of all searches together.";
 }
 
 impl Limits {
     /// All threads for work that blocks: none for files takes one of the others.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.blocking_threads + self.file_reads + self.file_changes
+        let searches = self.file_searches + self.search_threads;
+        self.blocking_threads + self.file_reads + self.file_changes + searches
     }
 }
 

@@ -93,6 +93,31 @@ impl FileService for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(all))))
     }
 
+    type GlobStream = Messages<v1::GlobResponse>;
+
+    async fn glob(&self, _: Request<v1::GlobRequest>) -> Answer<Self::GlobStream> {
+        let entry = |at: usize| v1::GlobEntry {
+            path: format!("{at}{}", "x".repeat(100)).into_bytes(),
+            ..Default::default()
+        };
+        let pages = (0..20).map(move |page| v1::GlobResponse {
+            entries: (page * 10..page * 10 + 10).map(entry).collect(),
+            summary: (page == 19).then(v1::SearchSummary::default),
+        });
+        let mut pages: Vec<_> = pages.map(Ok).collect();
+        if self.0.lose_next_answer.swap(false, Ordering::SeqCst) {
+            pages.truncate(5);
+            pages.push(Err(Status::unavailable("lost")));
+        }
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
+    type GrepStream = Messages<v1::GrepResponse>;
+
+    async fn grep(&self, _: Request<v1::GrepRequest>) -> Answer<Self::GrepStream> {
+        Err(Status::unimplemented("no test searches text"))
+    }
+
     type ListDirectoryStream = Messages<v1::ListDirectoryResponse>;
 
     async fn list_directory(

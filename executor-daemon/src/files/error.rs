@@ -68,6 +68,30 @@ pub enum FileError {
         /// What is wrong with it and what is allowed.
         why: String,
     },
+    /// A glob that is none.
+    #[error("{field}: {glob:?} is no glob: {why}, at byte {offset}")]
+    Glob {
+        /// The name in the request.
+        field: &'static str,
+        /// As it was given.
+        glob: String,
+        /// Bytes from its beginning.
+        offset: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A pattern that the engine does not take.
+    #[error("{field}: the engine {engine} does not take the pattern: {why}")]
+    Pattern {
+        /// The name in the request.
+        field: &'static str,
+        /// Which engine.
+        engine: &'static str,
+        /// Bytes from the pattern's beginning, where that can be told.
+        offset: Option<usize>,
+        /// What the engine says, and what to do.
+        why: String,
+    },
     /// It lies in a root that may only be read.
     #[error(
         "{} leads to {}, in the root {}, which is read-only; write in another root",

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::cancel::Cancel;
 use super::error::FileError;
 use super::fence::Fence;
-use super::ignore_files::IgnoreRules;
+use super::ignore_files::{IgnoreRules, Sources};
 use super::object::{Facts, FileKind};
 use super::resolve::Directory;
 use crate::limits::Limits;
@@ -183,7 +183,7 @@ impl Listing {
         }
         let directory = fence.directory(given)?;
         let rules = if options.gitignore {
-            IgnoreRules::of(&fence, &directory)
+            IgnoreRules::of(&fence, &directory, &Sources::of_listing())
         } else {
             IgnoreRules::default()
         };
@@ -297,7 +297,7 @@ impl Listing {
         let rules = self.levels.last().map(|level| level.rules.clone());
         let mut rules = rules.unwrap_or_default();
         if self.options.gitignore {
-            rules = rules.below(&self.fence, &directory);
+            rules = rules.of_below(&self.fence, &directory, &Sources::of_listing());
         }
         let reader = match opened(&directory.handle, OsStr::new(".")) {
             Ok(reader) => reader,

@@ -11,6 +11,7 @@
 //! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
 //!   what its bytes say.
 //! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
+//! - [`search`]: what is found by name or content, in a whole tree.
 //! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
 //!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
 //!   operation a file ([`mod@write`], [`edit`], [`remove`], [`rename`],
@@ -43,6 +44,7 @@ pub mod rename;
 mod replace;
 pub mod resolve;
 pub mod roots;
+pub mod search;
 pub mod secret;
 pub mod shared;
 mod similar_names;

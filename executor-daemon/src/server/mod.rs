@@ -53,6 +53,7 @@ use crate::files::Files;
 use crate::files::line_index::LineIndexes;
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
+use crate::files::search::Settings;
 use crate::files::secret::{Own, SecretFiles};
 use crate::host::message::Request;
 use crate::host::{LinkError, Notice};
@@ -415,6 +416,10 @@ fn core(
         registry,
         files: Arc::new(files),
         indexes: Arc::new(LineIndexes::new(config.limits.file_indexes)),
+        searches: Settings {
+            git_excludes: config.git_excludes.clone(),
+            above_roots: config.ignore_above_roots,
+        },
         limits: config.limits.clone(),
     })
 }

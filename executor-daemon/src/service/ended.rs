@@ -231,6 +231,7 @@ mod tests {
                 registry: Registry::new(engine, roots(), None, Means::Walk, secrets(), &limits),
                 files: Arc::new(Files::open(&state)),
                 indexes: Arc::new(LineIndexes::new(0)),
+                searches: crate::files::search::Settings::default(),
                 limits,
             });
             core.tasks.spawn(answering);

@@ -39,6 +39,8 @@ use self::logs::Logs;
 use self::readers::Readers;
 use crate::files::Files;
 use crate::files::line_index::LineIndexes;
+use crate::files::search;
+use crate::files::search::crew::Crew;
 use crate::host::client::HostClient;
 use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::limits::Limits;
@@ -56,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) files: Arc<Files>,
     pub(crate) indexes: Arc<LineIndexes>,
+    pub(crate) searches: search::Settings,
     pub(crate) limits: Limits,
 }
 
@@ -65,6 +68,8 @@ pub(crate) struct Core {
     files: Places,
     /// A change of files has come to its end.
     changed: Arc<Notify>,
+    /// Threads of the searches.
+    crew: Arc<Crew>,
     parts: Parts,
     logs: Logs,
     readers: Readers,
@@ -74,15 +79,17 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core that takes calls.
+    /// A core that takes calls. To be made in the runtime that serves.
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let tasks = TaskTracker::new();
         Arc::new(Self {
             files: Places::new(&parts.limits),
             changed: Arc::default(),
+            crew: file::search::crew(&parts.limits, &tasks),
             parts,
             logs: Logs::default(),
             readers: Readers::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             closing: CancellationToken::new(),
             draining: AtomicBool::new(false),
         })

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::search_args::{GlobArgs, GrepArgs};
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum FileCommand {
     /// List a directory.
@@ -14,6 +16,10 @@ pub(crate) enum FileCommand {
     Cat(CatArgs),
     /// Tell what a path names: kind, size, mode, owner, times.
     Stat(StatArgs),
+    /// Find files by their names.
+    Glob(GlobArgs),
+    /// Find text in files.
+    Grep(Box<GrepArgs>),
     /// Replace text in a file.
     Edit(EditArgs),
     /// Make a file, or replace its content, with what comes on stdin.

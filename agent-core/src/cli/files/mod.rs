@@ -11,6 +11,8 @@ mod change;
 mod edit;
 mod json;
 mod list;
+mod search;
+pub(super) mod search_args;
 mod shown;
 mod stat;
 mod write;
@@ -30,25 +32,26 @@ use super::{Context, daemon};
 pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, CliError> {
     let place = Place::open(context, matches!(command, FileCommand::Undo(_))).await?;
     let done = match &command {
-        FileCommand::Ls(args) => return some(list::ls(&place, args).await, place).await,
-        FileCommand::Tree(args) => list::tree(&place, args).await,
-        FileCommand::Cat(args) => return some(cat::run(&place, args).await, place).await,
-        FileCommand::Stat(args) => stat::run(&place, args).await,
-        FileCommand::Edit(args) => edit::run(&place, args).await,
-        FileCommand::Write(args) => write::run(&place, args).await,
-        FileCommand::Rm(args) => change::rm(&place, args).await,
-        FileCommand::Mv(args) => change::mv(&place, args).await,
-        FileCommand::Mkdir(args) => change::mkdir(&place, args).await,
-        FileCommand::Undo(args) => change::undo(&place, args).await,
+        FileCommand::Ls(args) => list::ls(&place, args).await.map(code),
+        FileCommand::Cat(args) => cat::run(&place, args).await.map(code),
+        FileCommand::Glob(args) => search::glob(&place, args).await,
+        FileCommand::Grep(args) => search::grep(&place, args).await,
+        FileCommand::Tree(args) => list::tree(&place, args).await.map(|()| 0),
+        FileCommand::Stat(args) => stat::run(&place, args).await.map(|()| 0),
+        FileCommand::Edit(args) => edit::run(&place, args).await.map(|()| 0),
+        FileCommand::Write(args) => write::run(&place, args).await.map(|()| 0),
+        FileCommand::Rm(args) => change::rm(&place, args).await.map(|()| 0),
+        FileCommand::Mv(args) => change::mv(&place, args).await.map(|()| 0),
+        FileCommand::Mkdir(args) => change::mkdir(&place, args).await.map(|()| 0),
+        FileCommand::Undo(args) => change::undo(&place, args).await.map(|()| 0),
     };
     place.close().await;
-    done.map(|()| 0)
+    done
 }
 
-/// The end of a command that goes on after a path that failed.
-async fn some(failed: Result<usize, CliError>, place: Place<'_>) -> Result<u8, CliError> {
-    place.close().await;
-    failed.map(|failed| if failed == 0 { 0 } else { OWN_FAILURE })
+/// Of a command that goes on after a path that failed.
+fn code(failed: usize) -> u8 {
+    if failed == 0 { 0 } else { OWN_FAILURE }
 }
 
 /// Where files are read and changed.

@@ -29,6 +29,29 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         }
         E::InvalidPath { .. } => failure(Reason::InvalidArgument).with("field", "path"),
         E::InvalidArgument { field, .. } => failure(Reason::InvalidArgument).with("field", field),
+        E::Glob {
+            field,
+            glob,
+            offset,
+            ..
+        } => failure(Reason::InvalidArgument)
+            .with("field", field)
+            .with("glob", glob)
+            .with("offset", offset),
+        E::Pattern {
+            field,
+            engine,
+            offset,
+            ..
+        } => {
+            let failure = failure(Reason::InvalidArgument)
+                .with("field", field)
+                .with("engine", engine);
+            match offset {
+                Some(offset) => failure.with("offset", offset),
+                None => failure,
+            }
+        }
         E::RootReadOnly { resolved, root, .. } => failure(Reason::RootReadOnly)
             .with("resolved", resolved.display())
             .with("root", root.display()),

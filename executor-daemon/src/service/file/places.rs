@@ -24,6 +24,10 @@ pub(in crate::service) struct Places {
     pub(in crate::service) changes: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
+    /// For searches that are open.
+    pub(super) searches: Pool,
+    /// For their pieces: one for each.
+    pub(super) search_pieces: Pool,
 }
 
 impl Places {
@@ -33,6 +37,8 @@ impl Places {
             reads: Pool::new("file_reads", limits.file_reads, limits),
             changes: Pool::new("file_changes", limits.file_changes, limits),
             writes: Pool::new("file_writes", limits.file_writes, limits),
+            searches: Pool::new("file_searches", limits.file_searches, limits),
+            search_pieces: Pool::new("file_searches", limits.file_searches, limits),
         }
     }
 }

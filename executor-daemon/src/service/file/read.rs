@@ -96,7 +96,7 @@ impl Core {
 
     /// Runs an operation in a place for reads; meanwhile the caller counts as
     /// there. Once nobody waits for it, it ends soon.
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl FnOnce(&Arc<Fence>, &Cancel) -> Result<T, FileError> + Send + 'static,

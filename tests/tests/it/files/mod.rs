@@ -6,6 +6,7 @@ mod changes;
 mod cli;
 mod killed;
 mod lost;
+mod search;
 mod sizes;
 mod streams;
 

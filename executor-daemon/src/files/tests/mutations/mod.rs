@@ -182,7 +182,7 @@ fn chmod(path: impl AsRef<Path>, mode: u32) {
 
 /// Runs `work` on a thread that has no rights of its own; not at all where
 /// that cannot be had.
-fn as_nobody(work: impl FnOnce() + Send) {
+pub(super) fn as_nobody(work: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not as root: skipped");
         return;
