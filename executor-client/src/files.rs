@@ -256,6 +256,25 @@ impl Session {
         .await
     }
 
+    /// An image, of a kind and size that a model can be shown. Read-only, cancel
+    /// safe.
+    ///
+    /// # Errors
+    /// `NOT_AN_IMAGE`, `IMAGE_UNSUPPORTED`, `IMAGE_TOO_LARGE`, `IMAGE_DAMAGED`,
+    /// `NOT_A_REGULAR_FILE`; and as [`Session::stat`].
+    pub async fn read_image(
+        &self,
+        request: v1::ReadImageRequest,
+    ) -> Result<v1::ReadImageResponse, ClientError> {
+        self.file_call(
+            Call::ReadImage,
+            LONG,
+            &request,
+            |mut files, request| async move { files.read_image(request).await },
+        )
+        .await
+    }
+
     async fn file_call<M, R, F, Fut>(
         &self,
         call: Call,
@@ -278,7 +297,8 @@ impl Session {
     }
 
     pub(crate) fn file_service(&self) -> FileServiceClient<Channel> {
-        // An edit's answer holds a diff of up to 1 MiB, a write's request no more.
+        // No answer is larger than what is taken by default, 4 MiB: an image has at
+        // most 4,000 KiB, an edit a diff of up to 1 MiB.
         FileServiceClient::new(self.machine().channel())
     }
 }

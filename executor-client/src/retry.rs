@@ -8,7 +8,7 @@
 //! | StreamOutput | again, from the cursor | again, from the cursor | again, from the cursor | no |
 //! | WriteStdin | again, same offset | again, same offset | again, same offset | no |
 //! | ResizeTerminal, RemoveProcess | again | again | again | no |
-//! | StatFile, ReadLines, ListDirectory, Glob, Grep (until its first message) | again | again | again | no |
+//! | StatFile, ReadLines, ListDirectory, ReadImage, Glob, Grep (until its first message) | again | again | again | no |
 //! | ReadBytes | again, from the offset | again, from the offset | again, from the offset | no |
 //! | WriteFile, EditFile, RemoveFile, RenameFile, MakeDirectory, UndoMutation | again, same operation id | again, same operation id | again, same operation id | no |
 //! | GrantRoot | again | again | again | no |
@@ -112,6 +112,8 @@ pub enum Call {
     RenameFile,
     /// Makes a directory under an operation id.
     MakeDirectory,
+    /// Reads an image.
+    ReadImage,
     /// Adds a root to a session.
     GrantRoot,
 }
@@ -156,6 +158,7 @@ impl Call {
         Self::RemoveFile,
         Self::RenameFile,
         Self::MakeDirectory,
+        Self::ReadImage,
         Self::GrantRoot,
     ];
 

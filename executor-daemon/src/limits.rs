@@ -126,6 +126,7 @@ limits! {
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
     file_searches: usize = 64, 1, 1_024, "Searches that are open; each may take 16 MiB of memory, more where directories are huge.";
     search_threads: usize = 16, 1, 256, "Threads of all searches together.";
+    image_reads: usize = 2, 1, 64, "Images read at a time; more wait. The largest take up to 1 GiB of memory each.";
 }
 
 impl Limits {
@@ -133,7 +134,8 @@ impl Limits {
     #[must_use]
     pub fn threads(&self) -> usize {
         let searches = self.file_searches + self.search_threads;
-        self.blocking_threads + self.file_reads + self.file_changes + searches
+        let files = self.file_reads + self.file_changes + self.image_reads;
+        self.blocking_threads + files + searches
     }
 }
 

@@ -99,6 +99,10 @@ reasons! {
     LineTooLong = "LINE_TOO_LONG", FailedPrecondition, "A line is longer than a page.";
     LineOffsetAhead = "LINE_OFFSET_AHEAD", OutOfRange, "The file has no such line.";
     FileTooLarge = "FILE_TOO_LARGE", FailedPrecondition, "The content is larger than the operation takes.";
+    NotAnImage = "NOT_AN_IMAGE", FailedPrecondition, "The content is not an image.";
+    ImageUnsupported = "IMAGE_UNSUPPORTED", FailedPrecondition, "The image is of a kind that is not read here.";
+    ImageTooLarge = "IMAGE_TOO_LARGE", FailedPrecondition, "The image has more bytes or pixels than are read.";
+    ImageDamaged = "IMAGE_DAMAGED", FailedPrecondition, "The image is damaged or not whole.";
     NoSpace = "NO_SPACE", ResourceExhausted, "The file system has no room; the file is as it was.";
     FileSystemReadOnly = "FILE_SYSTEM_READ_ONLY", FailedPrecondition, "The file system is mounted read-only.";
     FileInUse = "FILE_IN_USE", FailedPrecondition, "The system uses the file: something is mounted on it, or a program runs from it.";

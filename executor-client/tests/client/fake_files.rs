@@ -93,6 +93,10 @@ impl FileService for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(all))))
     }
 
+    async fn read_image(&self, _: Request<v1::ReadImageRequest>) -> Answer<v1::ReadImageResponse> {
+        Err(Status::unimplemented("no test reads images"))
+    }
+
     type GlobStream = Messages<v1::GlobResponse>;
 
     async fn glob(&self, _: Request<v1::GlobRequest>) -> Answer<Self::GlobStream> {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use self::message::{Candidates, Name, Now};
+use super::image::error::ImageError;
 use super::instance::InstanceError;
 use super::object::FileKind;
 use super::resolve::ResolveError;
@@ -324,6 +325,14 @@ pub enum FileError {
         given: PathBuf,
         /// What is allowed.
         limit: u64,
+    },
+    /// It is no image that can be given out.
+    #[error("{}: {error}", Name(given))]
+    Image {
+        /// As it was given.
+        given: PathBuf,
+        /// Why not.
+        error: ImageError,
     },
     /// No room. What was there is as it was.
     #[error(

@@ -10,7 +10,8 @@
 //!   [`secret`] files have none.
 //! - [`object`]: what an entry is; [`version`]: which content it has; [`text`]:
 //!   what its bytes say.
-//! - [`read_lines`], [`read_bytes`], [`stat`], [`list`]: one operation a module.
+//! - [`read_lines`], [`read_bytes`], [`stat`], [`list`], [`mod@image`]: one
+//!   operation a module.
 //! - [`search`]: what is found by name or content, in a whole tree.
 //! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
 //!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
@@ -26,6 +27,7 @@ pub mod entry;
 pub mod error;
 pub mod fence;
 mod ignore_files;
+pub mod image;
 mod in_place;
 pub mod instance;
 pub mod line_index;

@@ -32,6 +32,8 @@ pub(crate) enum FileCommand {
     Mkdir(MkdirArgs),
     /// Take a change back, by the token that it told.
     Undo(UndoArgs),
+    /// Tell what an image is, and show it where the terminal can.
+    View(ViewArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -289,6 +291,36 @@ while the file is as that change left it; the newest 50 changes are kept.")]
 pub(crate) struct UndoArgs {
     /// The token.
     pub(crate) token: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  executor view photo.jpg
+  executor view --max-side 800 --save small.jpg photo.jpg
+  executor view --json diagram.png | jq .original
+
+Terminals that are known to show images (kitty, Ghostty, iTerm2, WezTerm) show it;
+what is shown or saved is what a model would be given.")]
+pub(crate) struct ViewArgs {
+    /// The image: PNG, JPEG, GIF, WebP, BMP or TIFF.
+    pub(crate) path: PathBuf,
+
+    /// Write the image, as the machine returns it, into this file here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// At most so large, in units of 1,024 bytes; what is larger is scaled.
+    #[arg(long, value_name = "KB", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    pub(crate) max_kb: u32,
+
+    /// Neither side longer, in pixels; what is longer is scaled.
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..=8_000))]
+    pub(crate) max_side: Option<u32>,
+
+    /// Do not show it.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// Octal digits.

@@ -15,6 +15,8 @@ mod search;
 pub(super) mod search_args;
 mod shown;
 mod stat;
+mod terminal_image;
+mod view;
 mod write;
 
 use std::path::Path;
@@ -44,6 +46,7 @@ pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, C
         FileCommand::Mv(args) => change::mv(&place, args).await.map(|()| 0),
         FileCommand::Mkdir(args) => change::mkdir(&place, args).await.map(|()| 0),
         FileCommand::Undo(args) => change::undo(&place, args).await.map(|()| 0),
+        FileCommand::View(args) => view::run(&place, args).await.map(|()| 0),
     };
     place.close().await;
     done

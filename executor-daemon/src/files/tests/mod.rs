@@ -23,15 +23,15 @@ use super::roots::{Root, Roots};
 use super::secret::{DEFAULT, SecretFiles};
 use crate::session::record::Access;
 
-const BOTH: [Means; 2] = [Means::Kernel, Means::Walk];
+pub(super) const BOTH: [Means; 2] = [Means::Kernel, Means::Walk];
 
 /// `w/app` is the root, with `sub/deep`; `w/app-evil` and `w/other` lie beside.
-struct Tree {
+pub(super) struct Tree {
     top: tempfile::TempDir,
 }
 
 impl Tree {
-    fn new() -> Self {
+    pub(in crate::files) fn new() -> Self {
         let top = tempfile::tempdir().unwrap();
         for name in [
             "w/app/sub/deep",
@@ -44,11 +44,11 @@ impl Tree {
         Self { top }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(in crate::files) fn at(&self, name: &str) -> PathBuf {
         self.top.path().join(name)
     }
 
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub(in crate::files) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
         write(&path, content);
         path
@@ -66,7 +66,7 @@ impl Tree {
     }
 
     /// Around `w/app`, with the default list of secret files.
-    fn fence(&self, means: Means) -> Fence {
+    pub(in crate::files) fn fence(&self, means: Means) -> Fence {
         fence(self.resolver(means))
     }
 
@@ -125,7 +125,7 @@ fn settle(path: &Path) {
     clippy::disallowed_methods,
     reason = "how a person asks a test for more"
 )]
-fn scaled(full: usize, short: usize) -> usize {
+pub(super) fn scaled(full: usize, short: usize) -> usize {
     match std::env::var("EXECUTOR_TEST_SCALE").as_deref() {
         Ok("full") => full,
         _ => short,

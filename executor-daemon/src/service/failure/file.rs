@@ -7,6 +7,8 @@ use std::path::Path;
 use executor_proto::reason::{Failure, Reason};
 
 use crate::files::error::FileError;
+use crate::files::image::error::ImageError;
+use crate::files::image::{FILE_BYTES, SIDE};
 use crate::files::object::FileKind;
 use crate::files::resolve::ResolveError;
 use crate::files::text::edits::EditError;
@@ -106,6 +108,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::UnsizedTooLarge { limit, .. } => failure(Reason::FileTooLarge)
             .with("maximum", limit)
             .with("limit", "file_unsized_bytes"),
+        E::Image { error: cause, .. } => image(cause, error),
         E::NoSpace { .. } => failure(Reason::NoSpace),
         E::FileSystemReadOnly { .. } => failure(Reason::FileSystemReadOnly),
         E::InUse { errno, .. } => failure(Reason::FileInUse).with("errno", errno.raw_os_error()),
@@ -208,6 +211,26 @@ fn edit(cause: &EditError, told: &FileError) -> Failure {
         E::TooLarge { edit, size, limit } => {
             too_large(failure(Reason::FileTooLarge, edit), *size, *limit)
         }
+    }
+}
+
+fn image(cause: &ImageError, told: &FileError) -> Failure {
+    use ImageError as E;
+    let failure = |reason| Failure::new(reason, told.to_string());
+    match cause {
+        E::NotAnImage { .. } => failure(Reason::NotAnImage),
+        E::Unsupported { kind } => failure(Reason::ImageUnsupported).with("kind", kind),
+        E::TooManyPixels { width, height, .. } => failure(Reason::ImageTooLarge)
+            .with("width", width)
+            .with("height", height)
+            .with("maximum", SIDE),
+        E::TooManyBytes { size, .. } => {
+            too_large(failure(Reason::ImageTooLarge), *size, FILE_BYTES)
+        }
+        E::TooMuchMemory { .. } => failure(Reason::ImageTooLarge),
+        E::Damaged { .. } => failure(Reason::ImageDamaged),
+        // Nobody is there to read it.
+        E::Cancelled => failure(Reason::Internal),
     }
 }
 

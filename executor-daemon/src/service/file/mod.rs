@@ -2,10 +2,12 @@
 //!
 //! Operations on files block, so each runs on a thread of its own kind
 //! ([`places`]): no call holds up the thread that serves all. [`read`] has the
-//! calls that only read, [`search`] those that search, [`change`] those that change, [`stream`] what gives its
+//! calls that only read, [`search`] those that search, [`image`] that for images,
+//! [`change`] those that change, [`stream`] what gives its
 //! answer in pieces.
 
 mod change;
+mod image;
 pub(super) mod places;
 mod read;
 pub(super) mod search;
@@ -181,5 +183,14 @@ impl FileService for FileCalls {
         let caller = self.writer(&metadata, &extensions).await?;
         let made = self.core.make_directory(&caller, message).await?;
         Ok(Response::new(made))
+    }
+
+    async fn read_image(
+        &self,
+        request: Request<v1::ReadImageRequest>,
+    ) -> Result<Response<v1::ReadImageResponse>, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = self.reader(&metadata, &extensions).await?;
+        Ok(Response::new(self.core.read_image(&caller, message).await?))
     }
 }

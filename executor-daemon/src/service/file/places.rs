@@ -22,6 +22,8 @@ pub(in crate::service) struct Places {
     pub(super) reads: Pool,
     /// For operations that change something.
     pub(in crate::service) changes: Pool,
+    /// For images: each takes much memory.
+    pub(super) images: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
     /// For searches that are open.
@@ -36,6 +38,7 @@ impl Places {
         Self {
             reads: Pool::new("file_reads", limits.file_reads, limits),
             changes: Pool::new("file_changes", limits.file_changes, limits),
+            images: Pool::new("image_reads", limits.image_reads, limits),
             writes: Pool::new("file_writes", limits.file_writes, limits),
             searches: Pool::new("file_searches", limits.file_searches, limits),
             search_pieces: Pool::new("file_searches", limits.file_searches, limits),

@@ -11,6 +11,7 @@ use super::super::convert::file::read::{
 };
 use super::super::failure::file as refusal;
 use super::super::{Caller, Core};
+use super::places::Pool;
 use super::stream::{Messages, Pieces, stream};
 use crate::files::cancel::Cancel;
 use crate::files::error::FileError;
@@ -101,11 +102,21 @@ impl Core {
         caller: &Caller,
         work: impl FnOnce(&Arc<Fence>, &Cancel) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, Failure> {
+        self.read_in(&self.files.reads, caller, work).await
+    }
+
+    /// The same in another kind of place.
+    pub(super) async fn read_in<T: Send + 'static>(
+        &self,
+        places: &Pool,
+        caller: &Caller,
+        work: impl FnOnce(&Arc<Fence>, &Cancel) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, Failure> {
         let fence = Arc::clone(caller.session.fence());
         let cancel = Cancel::new();
         let _given_up = GivenUp(cancel.clone());
         let work = move || work(&fence, &cancel);
-        let done = self.files.reads.run(&self.tasks, work);
+        let done = places.run(&self.tasks, work);
         let done = self.parts.registry.while_open(&caller.session, done).await;
         done?.map_err(|error| refusal::file(&error))
     }

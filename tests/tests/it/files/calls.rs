@@ -243,14 +243,25 @@ async fn special_and_secret_files_are_refused_at_once() {
         refused(read, Reason::NotARegularFile);
         let read = in_time(name, all(session.read_bytes(bytes(name)))).await;
         refused(read, Reason::NotARegularFile);
+        let request = v1::ReadImageRequest {
+            path: path_bytes(name),
+            ..Default::default()
+        };
+        let read = in_time(name, session.read_image(request)).await;
+        refused(read, Reason::NotARegularFile);
         let edited = in_time(name, session.edit_file(edit(name, "a", "b"))).await;
         refused(edited, Reason::NotARegularFile);
         let written = in_time(name, session.write_file(open(name), "x")).await;
         refused(written, Reason::NotARegularFile);
     }
     fs::write(daemon.work().join(".env"), "KEY=1").unwrap();
+    let secret_image = v1::ReadImageRequest {
+        path: path_bytes(".env"),
+        ..Default::default()
+    };
     for answer in [
         session.read_lines(lines(".env")).await.map(drop),
+        session.read_image(secret_image).await.map(drop),
         session.write_file(open(".env"), "x").await.map(drop),
         session.edit_file(edit(".env", "1", "2")).await.map(drop),
         session.rename_file(rename(".env", "e")).await.map(drop),

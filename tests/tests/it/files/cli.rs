@@ -10,25 +10,25 @@ use executor_tests::{Daemon, in_time, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
-struct Cli {
+pub(super) struct Cli {
     home: TempDir,
     machine: String,
 }
 
 impl Cli {
     /// In a machine of its own, or on a daemon.
-    fn on(daemon: Option<&Daemon>) -> Self {
+    pub(super) fn on(daemon: Option<&Daemon>) -> Self {
         Self {
             home: tempfile::tempdir().unwrap(),
             machine: daemon.map_or_else(|| "local".into(), Daemon::address),
         }
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.home.path()
     }
 
-    async fn run_with(&self, arguments: &[&str], input: &[u8]) -> Output {
+    pub(super) async fn run_with(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut command = Command::new(program("executor"));
         command
             .args(arguments)
@@ -52,24 +52,24 @@ impl Cli {
         in_time(&arguments.join(" "), run).await.unwrap()
     }
 
-    async fn fails(&self, arguments: &[&str]) -> String {
+    pub(super) async fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run_with(arguments, b"").await;
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
     /// stdout and stderr of what succeeds.
-    async fn does(&self, arguments: &[&str]) -> (Vec<u8>, String) {
+    pub(super) async fn does(&self, arguments: &[&str]) -> (Vec<u8>, String) {
         let output = self.run_with(arguments, b"").await;
         assert!(output.status.success(), "{output:?}");
         (output.stdout, String::from_utf8(output.stderr).unwrap())
     }
 
-    async fn prints(&self, arguments: &[&str]) -> String {
+    pub(super) async fn prints(&self, arguments: &[&str]) -> String {
         String::from_utf8(self.does(arguments).await.0).unwrap()
     }
 
-    async fn json(&self, arguments: &[&str]) -> Vec<Value> {
+    pub(super) async fn json(&self, arguments: &[&str]) -> Vec<Value> {
         let text = self.prints(arguments).await;
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())

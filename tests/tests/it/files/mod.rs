@@ -4,6 +4,7 @@ mod blocked;
 mod calls;
 mod changes;
 mod cli;
+mod images;
 mod killed;
 mod lost;
 mod search;

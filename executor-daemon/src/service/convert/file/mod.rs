@@ -3,6 +3,7 @@
 //! known; here only what the wire alone can get wrong.
 
 pub(in crate::service) mod change;
+pub(in crate::service) mod image;
 pub(in crate::service) mod read;
 pub(in crate::service) mod search;
 #[cfg(test)]

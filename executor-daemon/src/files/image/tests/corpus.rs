@@ -1,0 +1,177 @@
+//! Images under changes: whatever the bytes are, there is an answer, and what it
+//! gives out is an image that fits.
+//!
+//! `.ci/run` replays the corpus and some random changes of it and of the
+//! fixtures. To look for more: `EXECUTOR_FUZZ_MINUTES=10 cargo test -p
+//! executor-daemon --lib look_for_images -- --ignored`. It keeps those bytes that
+//! get an answer that none got before, in `fuzz/image`.
+
+use std::collections::HashSet;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::files::tests::scaled;
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/image");
+/// A larger picture takes long and shows nothing new.
+const PIXELS: u64 = 1 << 20;
+
+/// What the answer was like.
+type Sign = (Option<Format>, String);
+
+/// Asks for the image that `bytes` are; panics where a promise is broken.
+fn ask(bytes: &[u8]) -> Sign {
+    let bounds = Bounds {
+        kilobytes: 2,
+        side: 64,
+    };
+    if let Ok((_, Some((width, height)))) =
+        crate::files::image::prepare::examine(bytes, bytes.len() as u64)
+        && u64::from(width) * u64::from(height) > PIXELS
+    {
+        return (None, "large".into());
+    }
+    match fitted(bytes, bounds) {
+        Ok(image) => {
+            assert!(image.data.len() <= 2048 && image.width.max(image.height) <= 64);
+            let again = prepared(&image.data).unwrap();
+            assert_eq!((again.width, again.height), (image.width, image.height));
+            let original = image.original;
+            let kind = (
+                image.unchanged,
+                original.orientation,
+                original.pictures.min(4),
+            );
+            (Some(original.format), format!("{kind:?}"))
+        }
+        Err(ImageError::Damaged { format, why }) => {
+            let words = why.chars().filter(|letter| !letter.is_ascii_digit());
+            (Some(format), words.collect())
+        }
+        Err(error) => (None, format!("{:?}", std::mem::discriminant(&error))),
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % end.max(1)
+    }
+
+    fn byte(&mut self) -> u8 {
+        const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xd9, 0x2c, 0x3b];
+        match self.below(3) {
+            0 => TELLING[self.below(TELLING.len())],
+            _ => self.below(256).to_le_bytes()[0],
+        }
+    }
+
+    fn changed(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = corpus[self.below(corpus.len())].clone();
+        // Headers are where it matters.
+        let reach = if self.below(2) == 0 { 64 } else { usize::MAX };
+        for _ in 0..=self.below(4) {
+            let at = self.below(bytes.len().min(reach) + 1);
+            match self.below(5) {
+                0 | 1 if at < bytes.len() => bytes[at] = self.byte(),
+                2 => bytes.insert(at, self.byte()),
+                3 if at < bytes.len() => drop(bytes.remove(at)),
+                _ => {
+                    let other = &corpus[self.below(corpus.len())];
+                    let from = self.below(other.len() + 1);
+                    bytes.truncate(at);
+                    bytes.extend(&other[from..]);
+                }
+            }
+        }
+        bytes.truncate(8 << 10);
+        mend_checksums(&mut bytes);
+        bytes
+    }
+}
+
+/// Most changes of a PNG would only ever be found by its checksums.
+fn mend_checksums(bytes: &mut [u8]) {
+    if !bytes.starts_with(b"\x89PNG") {
+        return;
+    }
+    let mut at = 8;
+    while let Some(length) = bytes.get(at..at + 4) {
+        let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        let Some(data) = bytes.get(at + 4..).and_then(|rest| rest.get(..length + 4)) else {
+            return;
+        };
+        let mended = chunk(data[..4].try_into().unwrap(), &data[4..]);
+        let end = at + mended.len();
+        let Some(place) = bytes.get_mut(at..end) else {
+            return;
+        };
+        place.copy_from_slice(&mended);
+        at = end;
+    }
+}
+
+fn files(directory: &str) -> Vec<Vec<u8>> {
+    let mut names: Vec<_> = std::fs::read_dir(directory)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    names.sort();
+    names.iter().map(|name| content(name)).collect()
+}
+
+#[test]
+fn known_images_and_some_random_changes_of_them_get_an_answer() {
+    let mut corpus = files(CORPUS);
+    corpus.extend(files(FIXTURES));
+    for bytes in &corpus {
+        ask(bytes);
+    }
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..scaled(20_000, 500) {
+        ask(&random.changed(&corpus));
+    }
+}
+
+#[test]
+#[ignore = "looks for new images, for as many minutes as EXECUTOR_FUZZ_MINUTES says"]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how a person asks a test for more"
+)]
+fn look_for_images() {
+    let minutes = std::env::var("EXECUTOR_FUZZ_MINUTES").unwrap();
+    let end = Instant::now() + Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
+    std::fs::create_dir_all(CORPUS).unwrap();
+    let mut corpus = files(CORPUS);
+    corpus.extend(files(FIXTURES));
+    let mut known: HashSet<Sign> = corpus.iter().map(|bytes| ask(bytes)).collect();
+    let mut random = Random(u64::from(std::process::id()) << 20 | 1);
+    let mut asked = 0_u64;
+    while Instant::now() < end {
+        let bytes = random.changed(&corpus);
+        let sign = match catch_unwind(|| ask(&bytes)) {
+            Ok(sign) => sign,
+            Err(panic) => {
+                std::fs::write(Path::new(CORPUS).join("found"), &bytes).unwrap();
+                std::panic::resume_unwind(panic);
+            }
+        };
+        asked += 1;
+        if known.insert(sign) {
+            let name = blake3::hash(&bytes).to_hex();
+            std::fs::write(Path::new(CORPUS).join(&name[..16]), &bytes).unwrap();
+            corpus.push(bytes);
+        }
+    }
+    println!(
+        "{asked} asked, {} kept, {} kinds of answer",
+        corpus.len(),
+        known.len()
+    );
+}
