@@ -60,7 +60,7 @@ pub enum AddressError {
     /// Not one of the forms.
     #[error(
         "{0:?} is not the address of a machine: use unix:///path/to/daemon.sock \
-         (an absolute path) or https://host:7443"
+         (an absolute path)"
     )]
     Form(String),
     /// TCP with TLS.

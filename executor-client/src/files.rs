@@ -34,7 +34,7 @@ const PART_BYTES: usize = 1 << 20;
 /// At least so much of a write arrives in a second.
 const WRITE_BYTES_A_SECOND: u64 = 4 << 20;
 /// How long the machine may need for what is as large as it takes.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A name as requests have it.
 #[must_use]

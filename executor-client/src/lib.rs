@@ -39,6 +39,7 @@ mod machine;
 mod output;
 mod process;
 pub mod retry;
+mod search;
 mod session;
 mod stdin;
 
@@ -54,6 +55,7 @@ pub use machine::Machine;
 pub use output::{OutputEvent, OutputOptions, OutputStream, runs};
 pub use process::{Process, Started};
 pub use retry::CallOptions;
+pub use search::{GlobStream, Globbed, GrepStream, Grepped};
 pub use session::{KeepAlive, Lease, Session, SessionCredentials, SessionOptions};
 pub use stdin::StdinWriter;
 pub use tonic::Code;

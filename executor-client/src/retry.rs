@@ -8,7 +8,7 @@
 //! | StreamOutput | again, from the cursor | again, from the cursor | again, from the cursor | no |
 //! | WriteStdin | again, same offset | again, same offset | again, same offset | no |
 //! | ResizeTerminal, RemoveProcess | again | again | again | no |
-//! | StatFile, ReadLines, ListDirectory, ReadImage | again | again | again | no |
+//! | StatFile, ReadLines, ListDirectory, ReadImage, Glob, Grep (until its first message) | again | again | again | no |
 //! | ReadBytes | again, from the offset | again, from the offset | again, from the offset | no |
 //! | WriteFile, EditFile, RemoveFile, RenameFile, MakeDirectory, UndoMutation | again, same operation id | again, same operation id | again, same operation id | no |
 //! | GrantRoot | again | again | again | no |
@@ -96,6 +96,10 @@ pub enum Call {
     ReadBytes,
     /// Lists a directory.
     ListDirectory,
+    /// Finds paths.
+    Glob,
+    /// Finds text.
+    Grep,
     /// Writes a whole file under an operation id.
     WriteFile,
     /// Edits a file under an operation id.
@@ -146,6 +150,8 @@ impl Call {
         Self::ReadLines,
         Self::ReadBytes,
         Self::ListDirectory,
+        Self::Glob,
+        Self::Grep,
         Self::WriteFile,
         Self::EditFile,
         Self::UndoMutation,

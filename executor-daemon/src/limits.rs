@@ -115,7 +115,17 @@ limits! {
     blocking_threads: usize = 16, 2, 512, "Threads for work that blocks, besides those for files.";
     file_reads: usize = 16, 1, 256, "Reads of files and directories at work at a time; more wait.";
     file_changes: usize = 8, 1, 256, "Changes of files at work at a time; more wait.";
+    file_wait_seconds: usize = 10, 1, 300, "Longest wait of an operation on files for a place, and of a change for its turn, in seconds.";
+    file_read_lines: u32 = 2_000, 1, 10_000, "Lines of one page of a file.";
+    file_list_entries: u32 = 100_000, 1, 1_000_000, "Entries of one listing.";
+    file_unsized_bytes: u64 = 64 << 20, 1 << 20, 1 << 30, "Bytes that are read of a file that says it has none, as those of /proc.";
+    file_indexes: usize = 256, 0, 65_536, "Files whose lines are found again without being counted again; 48 KiB of memory each.";
+    undo_mutations: usize = 50, 0, 10_000, "Changes of one session that can be taken back.";
+    undo_file_bytes: u64 = 64 << 20, 0, 4 << 30, "Largest file that is kept so that a change of it can be taken back.";
+    undo_session_bytes: u64 = 256 << 20, 0, 64 << 30, "Bytes of files that are kept so that changes of one session can be taken back.";
     file_writes: usize = 256, 1, 4_096, "Writes whose content is arriving; each may take 2 MiB of memory.";
+    file_searches: usize = 64, 1, 1_024, "Searches that are open; each may take 16 MiB of memory, more where directories are huge.";
+    search_threads: usize = 16, 1, 256, "Threads of all searches together.";
     image_reads: usize = 2, 1, 64, "Images read at a time; more wait. The largest take up to 1 GiB of memory each.";
 }
 
@@ -123,7 +133,9 @@ impl Limits {
     /// All threads for work that blocks: none for files takes one of the others.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.blocking_threads + self.file_reads + self.file_changes + self.image_reads
+        let searches = self.file_searches + self.search_threads;
+        let files = self.file_reads + self.file_changes + self.image_reads;
+        self.blocking_threads + files + searches
     }
 }
 

@@ -78,6 +78,7 @@ reasons! {
     PathNotFound = "PATH_NOT_FOUND", NotFound, "Nothing has the path, or a part of it.";
     PathNotADirectory = "PATH_NOT_A_DIRECTORY", FailedPrecondition, "The path, or a part of it, names something that is not a directory.";
     PathPermissionDenied = "PATH_PERMISSION_DENIED", PermissionDenied, "The kernel refuses access to the path.";
+    PathLinkRefused = "PATH_LINK_REFUSED", FailedPrecondition, "The path goes through too many links, or through one that the kernel makes up itself.";
     RootReadOnly = "ROOT_READ_ONLY", PermissionDenied, "The path lies in a root that may only be read.";
     SecretFile = "SECRET_FILE", PermissionDenied, "The operator keeps the file from agents.";
     NotARegularFile = "NOT_A_REGULAR_FILE", FailedPrecondition, "Content is asked of a FIFO, a socket, a device or a directory.";
@@ -87,7 +88,7 @@ reasons! {
     DirectoryNotEmpty = "DIRECTORY_NOT_EMPTY", FailedPrecondition, "The directory has entries.";
     PreconditionFailed = "PRECONDITION_FAILED", FailedPrecondition, "The file is not what the precondition says; nothing was changed.";
     FileChanged = "FILE_CHANGED", Aborted, "Somebody else changed the file meanwhile.";
-    FileBusy = "FILE_BUSY", Unavailable, "Other changes of the same file did not end in time; nothing was done.";
+    FileBusy = "FILE_BUSY", Unavailable, "Other changes of the same file did not end in time, or another program holds it; nothing was done.";
     FileReadOnly = "FILE_READ_ONLY", PermissionDenied, "The file's mode lets nobody write it.";
     WouldBreakLinks = "WOULD_BREAK_LINKS", FailedPrecondition, "Replacing the file would leave its other hard links with the old content.";
     WouldChangeOwner = "WOULD_CHANGE_OWNER", FailedPrecondition, "A replacement could not have the file's owner or group.";
@@ -103,6 +104,9 @@ reasons! {
     ImageTooLarge = "IMAGE_TOO_LARGE", FailedPrecondition, "The image has more bytes or pixels than are read.";
     ImageDamaged = "IMAGE_DAMAGED", FailedPrecondition, "The image is damaged or not whole.";
     NoSpace = "NO_SPACE", ResourceExhausted, "The file system has no room; the file is as it was.";
+    FileSystemReadOnly = "FILE_SYSTEM_READ_ONLY", FailedPrecondition, "The file system is mounted read-only.";
+    FileInUse = "FILE_IN_USE", FailedPrecondition, "The system uses the file: something is mounted on it, or a program runs from it.";
+    FileSystemRefuses = "FILE_SYSTEM_REFUSES", FailedPrecondition, "The file system takes no such name or does not know the operation.";
     FileIoError = "FILE_IO_ERROR", Internal, "The system failed to read or write.";
     CrossesFileSystems = "CROSSES_FILE_SYSTEMS", FailedPrecondition, "The new name is on another file system.";
     EditEmpty = "EDIT_EMPTY", InvalidArgument, "The text to be replaced is empty.";

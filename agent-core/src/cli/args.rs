@@ -37,6 +37,7 @@ Examples:
   executor logs -f prc_ab              follow its output (a short id will do)
   executor stop prc_ab                 end it with all that it started
   executor tree                        what is here, without what git ignores
+  executor grep TODO src               lines that match, with path and number
   executor edit f --old 1 --new 2      replace text; prints a diff
   echo hi | executor write f           make or replace a file, atomically
 

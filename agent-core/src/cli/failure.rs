@@ -102,13 +102,38 @@ pub(crate) fn report(error: &CliError, json: bool) {
     if matches!(error, CliError::BrokenPipe) {
         return;
     }
+    let told = match error {
+        CliError::Client(_) => with_options(&error.to_string()),
+        ours => ours.to_string(),
+    };
     let line = if json {
-        json!({"error": {"reason": error.reason(), "message": error.to_string()}}).to_string()
+        json!({"error": {"reason": error.reason(), "message": told}}).to_string()
     } else {
-        format!("executor: {error}")
+        format!("executor: {told}")
     };
     // Nobody is left to be told that nobody is left.
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Fields of the protocol that our options set.
+const OPTIONS: [(&str, &str); 7] = [
+    ("`in_place`", "--in-place"),
+    ("`recursive`", "-r"),
+    ("`parents`", "-p"),
+    ("`replace_all`", "--all"),
+    ("`allow_elision`", "--allow-elision"),
+    ("`missing_ok`", "-f"),
+    ("`replace`", "--replace"),
+];
+
+/// A message of the machine, with our options in place of the fields that they
+/// set.
+fn with_options(message: &str) -> String {
+    let mut told = message.to_owned();
+    for (field, option) in OPTIONS {
+        told = told.replace(field, option);
+    }
+    told
 }
 
 /// Tells something that is no failure on stderr.
@@ -121,4 +146,22 @@ pub(crate) fn notice(text: impl std::fmt::Display) {
 pub(crate) fn print_line(line: impl std::fmt::Display) -> Result<(), CliError> {
     use std::io::Write as _;
     writeln!(io::stdout(), "{line}").map_err(|error| CliError::io("cannot write to stdout", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_the_protocol_is_told_as_the_option_that_sets_it() {
+        for (told, expected) in [
+            ("remove it with `recursive`", "remove it with -r"),
+            ("ask for `in_place` to write", "ask for --in-place to write"),
+            ("or set `replace_all`", "or set --all"),
+            ("made with `parents`, or `parents`", "made with -p, or -p"),
+            ("`something` else in_place", "`something` else in_place"),
+        ] {
+            assert_eq!(with_options(told), expected);
+        }
+    }
 }

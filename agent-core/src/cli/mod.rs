@@ -34,9 +34,18 @@ pub(crate) fn main(surroundings: Surroundings) -> ExitCode {
         Err(error) => {
             // Help and version are no failure. Nobody to print to is none of
             // ours either.
-            let code = if error.use_stderr() { OWN_FAILURE } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            // What cannot be read as a whole may still say how to be answered.
+            if std::env::args_os().any(|argument| argument == "--json") {
+                let usage = error.render().to_string();
+                failure::report(&CliError::Usage(usage.trim_end().to_owned()), true);
+            } else {
+                let _ = error.print();
+            }
+            return ExitCode::from(OWN_FAILURE);
         }
     };
     let json = args.json;

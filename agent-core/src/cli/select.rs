@@ -1,4 +1,5 @@
-//! From what a person writes to one process: a whole id or its beginning.
+//! From what a person writes to one process: a whole id, its beginning, or the
+//! label that it was given.
 
 use executor_client::id::ProcessId;
 use executor_client::{Process, Session, State, v1};
@@ -18,16 +19,23 @@ pub(crate) async fn select(session: &Session, text: &str) -> Result<Process, Cli
     Ok(session.process(unique(&processes, text)?))
 }
 
-/// The one process whose id begins with `text`, with or without `prc_`.
+/// The one process whose id begins with `text`, with or without `prc_`; where
+/// there is none, the one with this label.
 fn unique(processes: &[v1::Process], text: &str) -> Result<ProcessId, CliError> {
     let beginning = text.strip_prefix(ProcessId::PREFIX).unwrap_or(text);
     let found: Vec<_> = processes
         .iter()
         .filter(|process| body(&process.process_id).starts_with(beginning))
         .collect();
+    let found = if found.is_empty() {
+        let labelled = processes.iter().filter(|process| process.label == text);
+        labelled.collect()
+    } else {
+        found
+    };
     match found.as_slice() {
         [] => Err(CliError::Selection(format!(
-            "no process has an id that begins with {text:?}; executor ps lists them"
+            "no process has an id that begins with {text:?}, or this label; executor ps lists them"
         ))),
         [one] => one.process_id.parse().map_err(|error| {
             CliError::Selection(format!("the machine listed an odd process: {error}"))
@@ -38,7 +46,7 @@ fn unique(processes: &[v1::Process], text: &str) -> Result<ProcessId, CliError> 
 
 fn ambiguous(text: &str, several: &[&v1::Process]) -> String {
     let mut message = format!(
-        "{} processes have an id that begins with {text:?}; write more of it:",
+        "{} processes have an id that begins with {text:?}, or this label; write more of the id:",
         several.len()
     );
     for process in several.iter().take(LISTED) {

@@ -93,6 +93,35 @@ impl FileService for Fake {
         Ok(Response::new(Box::pin(tokio_stream::iter(all))))
     }
 
+    async fn read_image(&self, _: Request<v1::ReadImageRequest>) -> Answer<v1::ReadImageResponse> {
+        Err(Status::unimplemented("no test reads images"))
+    }
+
+    type GlobStream = Messages<v1::GlobResponse>;
+
+    async fn glob(&self, _: Request<v1::GlobRequest>) -> Answer<Self::GlobStream> {
+        let entry = |at: usize| v1::GlobEntry {
+            path: format!("{at}{}", "x".repeat(100)).into_bytes(),
+            ..Default::default()
+        };
+        let pages = (0..20).map(move |page| v1::GlobResponse {
+            entries: (page * 10..page * 10 + 10).map(entry).collect(),
+            summary: (page == 19).then(v1::SearchSummary::default),
+        });
+        let mut pages: Vec<_> = pages.map(Ok).collect();
+        if self.0.lose_next_answer.swap(false, Ordering::SeqCst) {
+            pages.truncate(5);
+            pages.push(Err(Status::unavailable("lost")));
+        }
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
+    type GrepStream = Messages<v1::GrepResponse>;
+
+    async fn grep(&self, _: Request<v1::GrepRequest>) -> Answer<Self::GrepStream> {
+        Err(Status::unimplemented("no test searches text"))
+    }
+
     type ListDirectoryStream = Messages<v1::ListDirectoryResponse>;
 
     async fn list_directory(
@@ -195,14 +224,6 @@ impl FileService for Fake {
             .await;
         Ok(Response::new(v1::MakeDirectoryResponse {
             replayed,
-            ..Default::default()
-        }))
-    }
-
-    async fn read_image(&self, _: Request<v1::ReadImageRequest>) -> Answer<v1::ReadImageResponse> {
-        self.0.maybe_lose_answer().await;
-        Ok(Response::new(v1::ReadImageResponse {
-            file: Some(self.info()),
             ..Default::default()
         }))
     }

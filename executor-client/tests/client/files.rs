@@ -187,3 +187,36 @@ async fn a_read_is_repeated_and_a_refusal_is_not() {
     let error = session.read_lines(request).await.unwrap_err();
     assert_eq!(error.reason(), Some(Reason::BinaryFile));
 }
+
+#[tokio::test]
+async fn a_search_is_begun_again_only_where_all_is_asked_for_at_once() {
+    let request = v1::GlobRequest::default;
+    let (session, state) = fake::session(State::default(), Vec::new()).await;
+    state.lose_next_answer.store(true, Ordering::SeqCst);
+    let all = session.glob_all(request()).await.unwrap();
+    assert_eq!(all.entries.len(), 200);
+    for (at, entry) in all.entries.iter().enumerate() {
+        assert!(entry.path.starts_with(at.to_string().as_bytes()));
+    }
+    state.lose_next_answer.store(true, Ordering::SeqCst);
+    let mut found = session.glob(request()).await.unwrap();
+    let (mut told, mut ended) = (0, None);
+    while ended.is_none() {
+        match found.next().await {
+            Ok(Some(entries)) => told += entries.len(),
+            other => ended = Some(other),
+        }
+    }
+    let error = ended.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::Unreachable));
+    assert_eq!(told, 50);
+    assert!(found.summary().is_none());
+    // Nothing comes after the end; on a connection that holds all does.
+    assert!(found.next().await.unwrap().is_none());
+    let mut found = session.glob(request()).await.unwrap();
+    let mut told = 0;
+    while let Some(entries) = found.next().await.unwrap() {
+        told += entries.len();
+    }
+    assert!(told == 200 && found.summary().is_some());
+}

@@ -77,6 +77,11 @@ pub struct Config {
     /// Globs of files that no file operation may touch, in the language of
     /// [`files::secret`](crate::files::secret).
     pub secret_files: Vec<String>,
+    /// A file with what git ignores everywhere (`core.excludesFile` in
+    /// git-config(1)); searches read it. `None`: there is none.
+    pub git_excludes: Option<PathBuf>,
+    /// Searches read ignore files above a root as well.
+    pub ignore_above_roots: bool,
     /// The configuration file, whether it is there or not: secret itself.
     pub file: Option<PathBuf>,
     /// How trees are stopped.
@@ -171,6 +176,8 @@ impl Config {
                 access: Access::ReadWrite,
             }],
             secret_files: secret::DEFAULT.map(str::to_owned).to_vec(),
+            git_excludes: default_git_excludes(&environment),
+            ignore_above_roots: false,
             file: None,
             stop_means: StopMeansSetting::Auto,
             reaper: None,
@@ -246,6 +253,13 @@ fn user_state(environment: &[(OsString, OsString)]) -> PathBuf {
             || PathBuf::from("/var/lib/executor"),
             |base| base.join("executor"),
         )
+}
+
+/// Where git itself looks unless it is told otherwise (gitignore(5)).
+fn default_git_excludes(environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let base = absolute(environment, "XDG_CONFIG_HOME")
+        .or_else(|| Some(absolute(environment, "HOME")?.join(".config")))?;
+    Some(base.join("git/ignore"))
 }
 
 /// A path from text that may hold bytes that are no UTF-8.

@@ -20,13 +20,15 @@ const FILE_BYTES: u64 = 1 << 20;
 const GRACE_MAX: Duration = Duration::from_secs(60);
 
 /// The keys beside `limits.*`.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "socket",
     "state_dir",
     "log_level",
     "log_format",
     "roots",
     "secret_files",
+    "git_excludes",
+    "ignore_above_roots",
     "stop_means",
     "reaper",
     "grace",
@@ -164,6 +166,10 @@ impl Config {
             }
             "roots" => self.roots = value.roots().map_err(refused)?,
             "secret_files" => self.secret_files = value.globs().map_err(refused)?,
+            "git_excludes" => self.git_excludes = value.path_or_none().map_err(refused)?,
+            "ignore_above_roots" => {
+                self.ignore_above_roots = value.one_of(&YES_OR_NO).map_err(refused)?;
+            }
             "stop_means" => self.stop_means = value.one_of(&STOP_MEANS).map_err(refused)?,
             "reaper" => self.reaper = Some(value.path().map_err(refused)?),
             "grace" => self.grace = value.grace().map_err(refused)?,
@@ -172,6 +178,8 @@ impl Config {
         Ok(())
     }
 }
+
+const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 const STOP_MEANS: [(&str, StopMeansSetting); 4] = [
     ("auto", StopMeansSetting::Auto),
@@ -210,6 +218,14 @@ impl Value {
         self.text()
             .and_then(path_of)
             .ok_or_else(|| "it must be an absolute path".to_owned())
+    }
+
+    fn path_or_none(&self) -> Result<Option<PathBuf>, String> {
+        if self.text() == Some(OsStr::new("none")) {
+            return Ok(None);
+        }
+        let path = self.text().and_then(path_of).map(Some);
+        path.ok_or_else(|| "it must be an absolute path, or \"none\"".to_owned())
     }
 
     fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, String> {
@@ -407,6 +423,15 @@ pub(super) fn to_toml(config: &Config) -> String {
         "secret_files",
         secret.map(toml::Value::from).collect::<Vec<_>>().into(),
     );
+    let excludes = config.git_excludes.as_deref();
+    let excludes = excludes.map_or_else(|| "none".to_owned(), shown);
+    put("git_excludes", excludes.into());
+    let above = if config.ignore_above_roots {
+        "yes"
+    } else {
+        "no"
+    };
+    put("ignore_above_roots", above.into());
     let means = STOP_MEANS
         .iter()
         .find(|(_, means)| *means == config.stop_means);

@@ -53,6 +53,8 @@ fn every_key_is_taken_from_file_environment_and_flag_alike() {
         ("log_format", "json"),
         ("roots", "/srv/a:ro,/srv/b"),
         ("secret_files", "*.secret,!public.secret"),
+        ("git_excludes", "/etc/git/ignore"),
+        ("ignore_above_roots", "yes"),
         ("stop_means", "reaper"),
         ("reaper", "/usr/lib/executor-daemon"),
         ("grace", "500ms"),

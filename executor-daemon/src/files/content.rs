@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::Files;
+use super::cancel::Cancel;
 use super::error::FileError;
 use super::in_place::copy;
 use super::instance::write_all_at;
@@ -47,8 +48,8 @@ impl Content {
     }
 
     /// The first `length` bytes of a file of ours.
-    pub(super) fn of_file(file: OwnedFd, length: u64) -> Result<Self, Errno> {
-        let digest = hash_of(&file)?.into();
+    pub(super) fn of_file(file: OwnedFd, length: u64, cancel: &Cancel) -> Result<Self, Errno> {
+        let digest = hash_of(&file, cancel)?.into();
         Ok(Self {
             inner: Inner::File(file),
             length,
@@ -90,10 +91,10 @@ impl Content {
     }
 
     /// Writes all of it to the beginning of `file`.
-    pub(super) fn write_to(&self, file: &OwnedFd) -> Result<(), Errno> {
+    pub(super) fn write_to(&self, file: &OwnedFd, cancel: &Cancel) -> Result<(), Errno> {
         match &self.inner {
             Inner::Memory(bytes) => write_all_at(file, bytes, 0),
-            Inner::File(from) => copy(from, file, self.length),
+            Inner::File(from) => copy(from, file, self.length, cancel),
         }
     }
 }
@@ -181,19 +182,20 @@ impl ContentWriter {
 }
 
 /// The digest of a regular file's content.
-pub(super) fn digest_of(object: &Object) -> Result<Digest, FileError> {
+pub(super) fn digest_of(object: &Object, cancel: &Cancel) -> Result<Digest, FileError> {
     let file = object.content()?;
-    let hash =
-        hash_of(&file).map_err(|errno| FileError::from_errno(errno, "reading", object.given()))?;
+    let hash = hash_of(&file, cancel)
+        .map_err(|errno| FileError::from_errno(errno, "reading", object.given()))?;
     Ok(hash.into())
 }
 
 /// BLAKE3 of a file from its beginning to its end, in constant memory.
-pub(super) fn hash_of(file: impl AsFd) -> Result<blake3::Hash, Errno> {
+pub(super) fn hash_of(file: impl AsFd, cancel: &Cancel) -> Result<blake3::Hash, Errno> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;
     loop {
+        cancel.errno()?;
         match rustix::io::pread(&file, &mut *buffer, at) {
             Ok(0) => return Ok(hasher.finalize()),
             Ok(count) => {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::cancel::Cancel;
 use super::content::Content;
 use super::entry::Last;
 use super::error::FileError;
@@ -14,6 +15,7 @@ use super::mutation::{
     Caller, Described, Durability, Outcome, Precondition, Reply, Step, check, look, request,
 };
 use super::object::{Facts, FileKind, Object};
+use super::opened::CHUNK_BYTES;
 use super::text::diff::{self, Diff};
 use super::text::edits::{self, Applied, Edit, EditError};
 use super::text::encoding::Text;
@@ -182,11 +184,11 @@ impl Files {
 fn dry_run(caller: Caller<'_>, spec: &EditSpec) -> Result<Reply<Edited>, FileError> {
     let entry = caller.fence.entry(spec.path.as_os_str(), Last::Follow)?;
     let before = look(&entry)?;
-    check(spec.precondition, &entry, before.as_ref())?;
+    check(spec.precondition, &entry, before.as_ref(), caller.cancel)?;
     let Some(before) = before else {
         return Err(caller.missing(spec));
     };
-    let plan = Plan::of(spec, &before)?;
+    let plan = Plan::of(spec, &before, caller.cancel)?;
     let durability = Durability {
         atomic: false,
         checked: false,
@@ -200,11 +202,16 @@ fn dry_run(caller: Caller<'_>, spec: &EditSpec) -> Result<Reply<Edited>, FileErr
 fn attempt(step: &Step<'_>, spec: &EditSpec) -> Result<Edited, FileError> {
     let held = hold(step, &spec.path, Last::Follow)?;
     let Held { entry, before, .. } = &held;
-    check(spec.precondition, entry, before.as_ref())?;
+    check(
+        spec.precondition,
+        entry,
+        before.as_ref(),
+        step.caller.cancel,
+    )?;
     let Some(before) = before else {
         return Err(step.caller.missing(spec));
     };
-    let plan = Plan::of(spec, before)?;
+    let plan = Plan::of(spec, before, step.caller.cancel)?;
     let outcome = |facts: &Facts, durability| plan.outcome(before, facts, durability);
     let put = Put {
         entry,
@@ -242,25 +249,27 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(spec: &EditSpec, before: &Object) -> Result<Self, FileError> {
+    fn of(spec: &EditSpec, before: &Object, cancel: &Cancel) -> Result<Self, FileError> {
         regular(Some(before))?;
-        let bytes = read_all(before)?;
+        let bytes = read_all(before, cancel)?;
         let given = || before.given().to_owned();
         let no_text = |error| FileError::Text {
             given: given(),
             error,
         };
         let old = Text::read(&bytes, spec.encoding.as_deref()).map_err(no_text)?;
-        let mut applied = edits::apply(&old.content, &spec.edits, EDIT_BYTES).map_err(|error| {
-            FileError::Edit {
-                given: given(),
-                error,
-            }
+        let there = || !cancel.is_raised();
+        let applied = edits::apply(&old.content, &spec.edits, EDIT_BYTES, &there);
+        let applied = applied.map_err(|error| FileError::Edit {
+            given: given(),
+            error,
         })?;
+        let mut applied = applied.ok_or(FileError::Cancelled)?;
         // As `patch -p1` wants it: at `/` for an absolute one.
         let name = shown(before.given().as_os_str());
         let name = name.trim_start_matches('/');
         let diff = diff::unified(name, &old.content, &applied.text);
+        cancel.check()?;
         let new = Text {
             content: std::mem::take(&mut applied.text),
             encoding: old.encoding,
@@ -294,8 +303,9 @@ impl Plan {
 /// The whole content of a file of at most [`EDIT_BYTES`], of one version.
 ///
 /// # Errors
-/// [`FileError::TooLarge`], [`FileError::Changed`], and as it cannot be read.
-pub(super) fn read_all(object: &Object) -> Result<Vec<u8>, FileError> {
+/// [`FileError::TooLarge`], [`FileError::Changed`], [`FileError::Cancelled`], and
+/// as it cannot be read.
+pub(super) fn read_all(object: &Object, cancel: &Cancel) -> Result<Vec<u8>, FileError> {
     let given = object.given();
     let too_large = |size| FileError::TooLarge {
         given: given.to_owned(),
@@ -306,13 +316,20 @@ pub(super) fn read_all(object: &Object) -> Result<Vec<u8>, FileError> {
     if facts.kind == FileKind::Regular && facts.size > EDIT_BYTES {
         return Err(too_large(facts.size));
     }
-    let file = object.content()?;
+    let mut file = object.content()?;
     let mut bytes = Vec::with_capacity(usize::try_from(facts.size).unwrap_or(0));
-    file.take(EDIT_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| FileError::from_io(&error, "reading", given))?;
-    if bytes.len() as u64 > EDIT_BYTES {
-        return Err(too_large(bytes.len() as u64));
+    loop {
+        cancel.check()?;
+        let mut chunk = (&mut file).take(CHUNK_BYTES as u64);
+        let read = chunk
+            .read_to_end(&mut bytes)
+            .map_err(|error| FileError::from_io(&error, "reading", given))?;
+        if bytes.len() as u64 > EDIT_BYTES {
+            return Err(too_large(bytes.len() as u64));
+        }
+        if read < CHUNK_BYTES {
+            break;
+        }
     }
     if object.facts_now()?.version() != facts.version() {
         return Err(FileError::Changed {

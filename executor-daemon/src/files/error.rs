@@ -6,12 +6,15 @@
 //! that bytes that are no text can be told apart and a long one is cut on a
 //! character.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+mod errno;
+mod message;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
+use self::message::{Candidates, Name, Now};
 use super::image::error::ImageError;
 use super::instance::InstanceError;
 use super::object::FileKind;
@@ -35,6 +38,21 @@ pub enum FileError {
         /// its place.
         candidates: Vec<PathBuf>,
     },
+    /// A directory above it does not exist, and it would be made.
+    #[error(
+        "{} cannot be made: the directory {} above it does not exist{}; make it first, or have missing directories made with `parents`",
+        Name(given),
+        Name(missing),
+        Candidates(candidates)
+    )]
+    NoParent {
+        /// As it was given.
+        given: PathBuf,
+        /// The first directory on the way that does not exist, as it was given.
+        missing: PathBuf,
+        /// As with [`FileError::NotFound`].
+        candidates: Vec<PathBuf>,
+    },
     /// No name that a file could have.
     #[error("{} is not a usable path: {why}", Name(given))]
     InvalidPath {
@@ -49,6 +67,30 @@ pub enum FileError {
         /// Its name in the request.
         field: &'static str,
         /// What is wrong with it and what is allowed.
+        why: String,
+    },
+    /// A glob that is none.
+    #[error("{field}: {glob:?} is no glob: {why}, at byte {offset}")]
+    Glob {
+        /// The name in the request.
+        field: &'static str,
+        /// As it was given.
+        glob: String,
+        /// Bytes from its beginning.
+        offset: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A pattern that the engine does not take.
+    #[error("{field}: the engine {engine} does not take the pattern: {why}")]
+    Pattern {
+        /// The name in the request.
+        field: &'static str,
+        /// Which engine.
+        engine: &'static str,
+        /// Bytes from the pattern's beginning, where that can be told.
+        offset: Option<usize>,
+        /// What the engine says, and what to do.
         why: String,
     },
     /// It lies in a root that may only be read.
@@ -74,6 +116,20 @@ pub enum FileError {
     Secret {
         /// As it was given.
         given: PathBuf,
+        /// The glob, or what else makes it secret.
+        rule: String,
+    },
+    /// A directory cannot be taken as a whole because of what is in it.
+    #[error(
+        "{} cannot be removed with all that is in it: {} is a secret file on this machine (rule {rule:?}); remove the rest part by part",
+        Name(given),
+        Name(secret)
+    )]
+    SecretWithin {
+        /// As it was given.
+        given: PathBuf,
+        /// What is in it: as given, and the way on from there.
+        secret: PathBuf,
         /// The glob, or what else makes it secret.
         rule: String,
     },
@@ -137,7 +193,7 @@ pub enum FileError {
         given: PathBuf,
     },
     /// Other mutations of the same file did not end in time.
-    #[error("{} is being changed by others; gave up after {} ms; try again", Name(given), waited.as_millis())]
+    #[error("{} is being changed by others; gave up after {} ms (limits.file_wait_seconds); try again", Name(given), waited.as_millis())]
     Busy {
         /// As it was given.
         given: PathBuf,
@@ -259,6 +315,17 @@ pub enum FileError {
         /// What is allowed.
         limit: u64,
     },
+    /// More bytes than are read of a file that says it has none.
+    #[error(
+        "{} says it has no bytes and has more than {limit} (limits.file_unsized_bytes)",
+        Name(given)
+    )]
+    UnsizedTooLarge {
+        /// As it was given.
+        given: PathBuf,
+        /// What is allowed.
+        limit: u64,
+    },
     /// It is no image that can be given out.
     #[error("{}: {error}", Name(given))]
     Image {
@@ -275,6 +342,68 @@ pub enum FileError {
     NoSpace {
         /// As it was given.
         given: PathBuf,
+    },
+    /// The file system is mounted read-only.
+    #[error(
+        "{doing} {} failed: its file system is mounted read-only; write elsewhere, or have it mounted read-write",
+        Name(given)
+    )]
+    FileSystemReadOnly {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `writing`.
+        doing: &'static str,
+    },
+    /// The system uses it: something is mounted on it, or a program runs from it.
+    #[error(
+        "{doing} {} failed: {}",
+        Name(given),
+        if *errno == Errno::TXTBSY { "a program runs from it; end the program, or remove the file and write a new one" } else { "the system uses it, as where something is mounted on it; unmount that, or name another" }
+    )]
+    InUse {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `writing`.
+        doing: &'static str,
+        /// errno(3): `EBUSY` or `ETXTBSY`.
+        errno: Errno,
+    },
+    /// Another program has a lease or lock on it that is being given up.
+    #[error(
+        "{doing} {} is not possible at this moment: another program holds it; try again",
+        Name(given)
+    )]
+    NotNow {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `opening`.
+        doing: &'static str,
+    },
+    /// The file system does not know the operation, or takes no such name.
+    #[error(
+        "{doing} {} failed: its file system does not take this name or does not know this operation ({errno}); choose a plainer name, or another directory",
+        Name(given)
+    )]
+    FileSystemRefuses {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `renaming`.
+        doing: &'static str,
+        /// errno(3).
+        errno: Errno,
+    },
+    /// The daemon or the machine lacks descriptors or memory.
+    #[error(
+        "{doing} {} failed: the machine lacks descriptors or memory for it ({errno}); end something and try again",
+        Name(given)
+    )]
+    OutOfResources {
+        /// As it was given.
+        given: PathBuf,
+        /// What was being done, as `opening`.
+        doing: &'static str,
+        /// errno(3).
+        errno: Errno,
     },
     /// The system refuses or fails.
     #[error("{doing} {} failed: {errno}", Name(given))]
@@ -367,111 +496,4 @@ pub enum FileError {
     /// The caller gave up.
     #[error("cancelled by the caller")]
     Cancelled,
-}
-
-impl FileError {
-    /// What the system said while `doing` something (as `reading`) with what
-    /// was given as `given`.
-    #[must_use]
-    pub fn from_errno(errno: Errno, doing: &'static str, given: &Path) -> Self {
-        let given = given.to_owned();
-        match errno {
-            Errno::NOENT => Self::NotFound {
-                given,
-                candidates: Vec::new(),
-            },
-            Errno::NOTDIR => Self::Resolve(ResolveError::NotADirectory { given }),
-            Errno::ACCESS | Errno::PERM => Self::Resolve(ResolveError::PermissionDenied { given }),
-            Errno::NAMETOOLONG | Errno::LOOP => {
-                ResolveError::from_errno(errno, given.as_os_str()).into()
-            }
-            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { given },
-            Errno::ISDIR => Self::IsADirectory { given },
-            errno => Self::Io {
-                given,
-                doing,
-                errno,
-            },
-        }
-    }
-
-    /// As [`FileError::from_errno`], from an error of the standard library.
-    #[must_use]
-    pub fn from_io(error: &std::io::Error, doing: &'static str, given: &Path) -> Self {
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        Self::from_errno(errno, doing, given)
-    }
-}
-
-impl From<ResolveError> for FileError {
-    fn from(error: ResolveError) -> Self {
-        match error {
-            ResolveError::NotFound { given } => Self::NotFound {
-                given,
-                candidates: Vec::new(),
-            },
-            error => Self::Resolve(error),
-        }
-    }
-}
-
-/// A name as a message shows it.
-struct Name<'a>(&'a Path);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shortened: PathBuf = super::resolve::shortened(self.0);
-        write!(f, "{shortened:?}")
-    }
-}
-
-/// Names that look alike, with everything beyond ASCII escaped: what tells
-/// them apart is what cannot be seen.
-struct Candidates<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Candidates<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, more) = match self.0 {
-            [] => return Ok(()),
-            [one] => (one, [].as_slice()),
-            [first, more @ ..] => (first, more),
-        };
-        f.write_str(if more.is_empty() {
-            "; there is one that differs only in kinds of spaces, quotes or accents: "
-        } else {
-            "; there are some that differ only in kinds of spaces, quotes or accents: "
-        })?;
-        for (index, path) in std::iter::once(first).chain(more).enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", escaped(path))?;
-        }
-        Ok(())
-    }
-}
-
-fn escaped(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut text = String::from("\"");
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
-        text.extend(chunk.valid().chars().flat_map(char::escape_default));
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text.push('"');
-    text
-}
-
-struct Now<'a>(Option<&'a (Version, Option<Digest>)>);
-
-impl fmt::Display for Now<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("nothing has this name now"),
-            Some((version, None)) => write!(f, "it has version {version} now"),
-            Some((version, Some(digest))) => {
-                write!(f, "it has digest {digest} and version {version} now")
-            }
-        }
-    }
 }

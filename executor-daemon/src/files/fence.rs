@@ -25,6 +25,7 @@ use super::object::Object;
 use super::resolve::{self, Directory, PATH_BYTES, ResolveError, Resolver, shortened};
 use super::secret::SecretFiles;
 use super::{similar_names, walk};
+use crate::limits::Limits;
 use crate::session::record::Access;
 
 /// See the module's documentation.
@@ -32,13 +33,31 @@ use crate::session::record::Access;
 pub struct Fence {
     resolver: Resolver,
     secrets: Arc<SecretFiles>,
+    unsized_bytes: u64,
 }
 
 impl Fence {
     /// Names resolve as `resolver` says; `secrets` are kept from all of them.
     #[must_use]
     pub fn new(resolver: Resolver, secrets: Arc<SecretFiles>) -> Self {
-        Self { resolver, secrets }
+        Self {
+            resolver,
+            secrets,
+            unsized_bytes: Limits::default().file_unsized_bytes,
+        }
+    }
+
+    /// Of a file that says it has no bytes at most so many are read.
+    #[must_use]
+    pub fn reading_at_most(self, unsized_bytes: u64) -> Self {
+        Self {
+            unsized_bytes,
+            ..self
+        }
+    }
+
+    pub(super) fn unsized_bytes(&self) -> u64 {
+        self.unsized_bytes
     }
 
     /// Resolves directories, without regard to secret files: for working
@@ -321,7 +340,7 @@ fn link_text(entry: &Entry) -> Result<Option<OsString>, FileError> {
         Ok(text) => {
             let text = OsString::from_vec(text.into_bytes());
             if walk::is_magic(entry.parent(), &text) {
-                return Err(ResolveError::Links {
+                return Err(ResolveError::MagicLink {
                     given: entry.given.clone(),
                 }
                 .into());

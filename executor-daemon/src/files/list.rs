@@ -4,8 +4,10 @@
 //! 2. Directories are opened from the handle of the one above, never by a path
 //!    and never through a link.
 //! 3. What is not listed is counted: never silence.
-//! 4. Memory is bounded by the limit and the depth, not by the directories: of
-//!    each one at most as many names are kept as may still be told.
+//! 4. Memory is bounded, whatever the directories hold and however long the
+//!    client takes: of all levels together about [`BUFFERED`] bytes of names are
+//!    kept, the next ones in order. When those of a directory are used up, it is
+//!    read again for the names that follow.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -20,16 +22,21 @@ use rustix::io::Errno;
 use super::cancel::Cancel;
 use super::error::FileError;
 use super::fence::Fence;
-use super::ignore_files::IgnoreRules;
+use super::ignore_files::{IgnoreRules, Sources};
 use super::object::{Facts, FileKind};
 use super::resolve::Directory;
+use crate::limits::Limits;
 
 /// Levels, at most.
 pub const DEPTH_MAX: u32 = 8;
-/// Entries, at most.
-pub const LIMIT_MAX: u32 = 100_000;
 /// Entries where nothing is asked for.
 pub const LIMIT_DEFAULT: u32 = 10_000;
+/// Bytes of names that are kept of one listing.
+const BUFFERED: usize = 256 << 10;
+/// Of each directory at least so many, even when those above it fill it.
+const BUFFERED_OF_EACH: usize = 16 << 10;
+/// What a name costs beside its bytes.
+const NAME_COST: usize = size_of::<OsString>() + 16;
 /// Problems that are told.
 const PROBLEMS: usize = 20;
 
@@ -42,8 +49,10 @@ pub struct Options {
     pub gitignore: bool,
     /// Leave out names that begin with a dot.
     pub skip_hidden: bool,
-    /// 1 to [`LIMIT_MAX`].
+    /// 1 to `limit_max`.
     pub limit: u32,
+    /// What the operator allows (`limits.file_list_entries`).
+    pub limit_max: u32,
 }
 
 impl Default for Options {
@@ -53,6 +62,7 @@ impl Default for Options {
             gitignore: false,
             skip_hidden: false,
             limit: LIMIT_DEFAULT,
+            limit_max: Limits::default().file_list_entries,
         }
     }
 }
@@ -102,7 +112,49 @@ struct Level {
     path: PathBuf,
     /// In order.
     names: VecDeque<OsString>,
+    /// The last one that was taken from them.
+    last: OsString,
+    /// There are names after these.
+    more: bool,
     rules: IgnoreRules,
+}
+
+impl Level {
+    /// Bytes that its names take.
+    fn buffered(&self) -> usize {
+        self.names.iter().map(|name| cost(name)).sum()
+    }
+}
+
+fn cost(name: &OsStr) -> usize {
+    name.len() + NAME_COST
+}
+
+/// The first names in order of those that are offered, as far as there is room.
+struct First {
+    names: BinaryHeap<OsString>,
+    bytes: usize,
+    count_room: usize,
+    byte_room: usize,
+    /// The first of those there was no room for: none from it on are kept.
+    cut: Option<OsString>,
+}
+
+impl First {
+    fn offer(&mut self, name: &OsStr) {
+        if self.cut.as_deref().is_some_and(|cut| name >= cut) {
+            return;
+        }
+        self.bytes += cost(name);
+        self.names.push(name.to_owned());
+        while self.names.len() > self.count_room
+            || (self.bytes > self.byte_room && self.names.len() > 1)
+        {
+            let Some(last) = self.names.pop() else { break };
+            self.bytes -= cost(&last);
+            self.cut = Some(last);
+        }
+    }
 }
 
 impl Listing {
@@ -124,12 +176,14 @@ impl Listing {
         if !(1..=DEPTH_MAX).contains(&options.depth) {
             return Err(wrong("depth", "it must be 1 to 8"));
         }
-        if !(1..=LIMIT_MAX).contains(&options.limit) {
-            return Err(wrong("limit", "it must be 1 to 100000 entries"));
+        let most = options.limit_max;
+        if !(1..=most).contains(&options.limit) {
+            let why = format!("it must be 1 to {most} entries (limits.file_list_entries)");
+            return Err(wrong("limit", &why));
         }
         let directory = fence.directory(given)?;
         let rules = if options.gitignore {
-            IgnoreRules::of(&fence, &directory)
+            IgnoreRules::of(&fence, &directory, &Sources::of_listing())
         } else {
             IgnoreRules::default()
         };
@@ -156,6 +210,12 @@ impl Listing {
         &self.summary
     }
 
+    /// Bytes that the names which are kept take.
+    #[cfg(test)]
+    pub(super) fn buffered(&self) -> usize {
+        self.levels.iter().map(Level::buffered).sum()
+    }
+
     /// The next entry; `None` at the end.
     ///
     /// # Errors
@@ -167,9 +227,16 @@ impl Listing {
                 return Ok(None);
             };
             let Some(name) = level.names.pop_front() else {
-                self.levels.pop();
+                if let Some(done) = self.levels.pop()
+                    && done.more
+                {
+                    self.go_on(done, cancel)?;
+                }
                 continue;
             };
+            if level.more {
+                level.last.clone_from(&name);
+            }
             if self.summary.entries >= u64::from(self.options.limit) {
                 self.summary.limit_reached = true;
                 self.levels.clear();
@@ -230,7 +297,7 @@ impl Listing {
         let rules = self.levels.last().map(|level| level.rules.clone());
         let mut rules = rules.unwrap_or_default();
         if self.options.gitignore {
-            rules = rules.below(&self.fence, &directory);
+            rules = rules.of_below(&self.fence, &directory, &Sources::of_listing());
         }
         let reader = match opened(&directory.handle, OsStr::new(".")) {
             Ok(reader) => reader,
@@ -242,8 +309,7 @@ impl Listing {
         self.enter(directory, reader, path, rules, cancel)
     }
 
-    /// Reads the names of a directory: the first ones in order, as many as may
-    /// still be told and one more.
+    /// Reads the names of a directory.
     fn enter(
         &mut self,
         directory: Directory,
@@ -252,15 +318,51 @@ impl Listing {
         rules: IgnoreRules,
         cancel: &Cancel,
     ) -> Result<(), FileError> {
+        let level = Level {
+            directory,
+            path,
+            names: VecDeque::new(),
+            last: OsString::new(),
+            more: false,
+            rules,
+        };
+        self.read(level, reader, cancel)
+    }
+
+    /// Reads the names that follow in a directory whose first ones were told.
+    fn go_on(&mut self, level: Level, cancel: &Cancel) -> Result<(), FileError> {
+        match opened(&level.directory.handle, OsStr::new(".")) {
+            Ok(reader) => self.read(level, reader, cancel),
+            Err(errno) => {
+                self.problem(level.path, &errno.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    /// The first names in order after the level's last, as many as may still be
+    /// told and one more, or as there is room for.
+    fn read(
+        &mut self,
+        mut level: Level,
+        reader: OwnedFd,
+        cancel: &Cancel,
+    ) -> Result<(), FileError> {
         let left = u64::from(self.options.limit).saturating_sub(self.summary.entries);
-        let room = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .saturating_add(1);
-        let mut names: BinaryHeap<OsString> = BinaryHeap::new();
+        let buffered: usize = self.levels.iter().map(Level::buffered).sum();
+        let mut first = First {
+            names: BinaryHeap::new(),
+            bytes: 0,
+            count_room: usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .saturating_add(1),
+            byte_room: BUFFERED.saturating_sub(buffered).max(BUFFERED_OF_EACH),
+            cut: None,
+        };
         let entries = match Dir::new(reader) {
             Ok(entries) => entries,
             Err(errno) => {
-                self.problem(path, &errno.to_string());
+                self.problem(level.path, &errno.to_string());
                 return Ok(());
             }
         };
@@ -269,29 +371,24 @@ impl Listing {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(errno) => {
-                    self.problem(path.clone(), &errno.to_string());
+                    self.problem(level.path.clone(), &errno.to_string());
                     break;
                 }
             };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
+            // What is left out was counted when the directory was first read.
+            if name == "." || name == ".." || (level.more && name <= level.last.as_os_str()) {
                 continue;
             }
-            if self.is_left_out(&directory, name, entry.file_type(), &rules) {
-                self.summary.ignored += 1;
+            if self.is_left_out(&level.directory, name, entry.file_type(), &level.rules) {
+                self.summary.ignored += u64::from(!level.more);
                 continue;
             }
-            names.push(name.to_owned());
-            if names.len() > room {
-                names.pop();
-            }
+            first.offer(name);
         }
-        self.levels.push(Level {
-            directory,
-            path,
-            names: names.into_sorted_vec().into(),
-            rules,
-        });
+        level.more = first.cut.is_some();
+        level.names = first.names.into_sorted_vec().into();
+        self.levels.push(level);
         Ok(())
     }
 

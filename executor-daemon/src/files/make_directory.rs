@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use super::instance::millis_now;
 use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
 use super::object::{Facts, FileKind, Object};
 use super::outcome::Check;
+use super::write::ATTEMPTS;
 
 /// Mode of a directory whose mode nobody named, less the umask (mkdir(2)).
 const NEW: u32 = 0o777;
@@ -68,15 +69,31 @@ impl Files {
             });
         }
         let asked = request("make_directory", spec, &[]);
-        self.once(caller, &spec.path, asked, |step| run(step, spec))
+        self.once(caller, &spec.path, asked, |step| {
+            for _ in 1..ATTEMPTS {
+                match run(step, spec) {
+                    // Another call that failed took away what it had made.
+                    Err(FileError::NotFound { .. }) if spec.parents => {}
+                    done => return done,
+                }
+            }
+            run(step, spec)
+        })
     }
 }
 
 fn run(step: &Step<'_>, spec: &MakeDirectorySpec) -> Result<MadeDirectory, FileError> {
     let fence = step.caller.fence;
-    if spec.parents {
-        make_parents(fence, &spec.path)?;
-    }
+    let parents = if spec.parents {
+        make_parents(fence, &spec.path)?
+    } else {
+        Parents::default()
+    };
+    parents.after(step, make_last(step, spec))
+}
+
+fn make_last(step: &Step<'_>, spec: &MakeDirectorySpec) -> Result<MadeDirectory, FileError> {
+    let fence = step.caller.fence;
     let there = |object: &Object| {
         if spec.parents && object.facts().kind == FileKind::Directory {
             return Ok(MadeDirectory {
@@ -90,7 +107,14 @@ fn run(step: &Step<'_>, spec: &MakeDirectorySpec) -> Result<MadeDirectory, FileE
         })
     };
     // Through a link that leads to nothing no directory is made.
-    let entry = match fence.place(spec.path.as_os_str(), Last::Follow)? {
+    let place = fence.place(spec.path.as_os_str(), Last::Follow);
+    let entry = match place.map_err(|error| {
+        if spec.parents {
+            error
+        } else {
+            without_parent(fence, &spec.path, error)
+        }
+    })? {
         Place::Entry(entry) => entry,
         Place::Directory(directory) => {
             return there(&Object::of_directory(&directory, &spec.path)?);
@@ -150,12 +174,61 @@ pub(super) fn make(entry: &Entry, mode: Option<u32>) -> Result<Facts, FileError>
     object.facts_now()
 }
 
+/// Directories that a call made above what it is about.
+#[derive(Debug, Default)]
+#[must_use]
+pub(super) struct Parents {
+    /// From the top down.
+    made: Vec<(Entry, Facts)>,
+}
+
+impl Parents {
+    /// Removes them where the call failed: only those, and only while nothing
+    /// is in them. They stay where whether it was done is still to be found out
+    /// by what is there.
+    pub(super) fn after<T>(
+        self,
+        step: &Step<'_>,
+        done: Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        if done.as_ref().is_err_and(|error| !step.is_open(error)) {
+            self.remove();
+        }
+        done
+    }
+
+    fn remove(self) {
+        for (entry, made) in self.made.iter().rev() {
+            let now = Facts::at(entry.parent(), entry.name());
+            if !now.is_ok_and(|now| now.is_same_file(made)) {
+                return;
+            }
+            // Fails where something is in it (rmdir(2)), and then so it would
+            // for those above.
+            if rustix::fs::unlinkat(entry.parent(), entry.name(), AtFlags::REMOVEDIR).is_err() {
+                return;
+            }
+        }
+    }
+}
+
 /// Makes the directories above `path` that are missing, one after another,
 /// each through the fence.
 ///
 /// # Errors
-/// As the fence or the system refuses one; those before it stay.
-pub(super) fn make_parents(fence: &Fence, path: &Path) -> Result<(), FileError> {
+/// As the fence or the system refuses one; those before it are removed again.
+pub(super) fn make_parents(fence: &Fence, path: &Path) -> Result<Parents, FileError> {
+    let mut parents = Parents::default();
+    match make_missing(fence, path, &mut parents) {
+        Ok(()) => Ok(parents),
+        Err(error) => {
+            parents.remove();
+            Err(error)
+        }
+    }
+}
+
+fn make_missing(fence: &Fence, path: &Path, parents: &mut Parents) -> Result<(), FileError> {
     let mut missing = Vec::new();
     let mut above = parent(path.as_os_str());
     while let Some(directory) = above {
@@ -175,11 +248,39 @@ pub(super) fn make_parents(fence: &Fence, path: &Path) -> Result<(), FileError> 
         match make(&entry, None) {
             // Somebody else made it, or it is a link that leads to nothing,
             // which the next step meets.
-            Ok(_) | Err(FileError::Exists { .. }) => {}
+            Ok(facts) => parents.made.push((entry, facts)),
+            Err(FileError::Exists { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// `error`, which says that `given` cannot be found though it need not exist:
+/// what is missing is above it.
+pub(super) fn without_parent(fence: &Fence, given: &Path, error: FileError) -> FileError {
+    let FileError::NotFound { candidates, .. } = error else {
+        return error;
+    };
+    let mut missing = None;
+    let mut above = parent(given.as_os_str());
+    while let Some(directory) = above {
+        if !matches!(fence.directory(directory), Err(FileError::NotFound { .. })) {
+            break;
+        }
+        missing = Some(directory);
+        above = parent(directory);
+    }
+    let given = given.to_owned();
+    match missing {
+        Some(missing) => FileError::NoParent {
+            given,
+            missing: missing.into(),
+            candidates,
+        },
+        // It is a link, and what is missing is on its way.
+        None => FileError::NotFound { given, candidates },
+    }
 }
 
 fn with_given(error: FileError, given: &Path) -> FileError {

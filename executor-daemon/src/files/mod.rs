@@ -12,11 +12,13 @@
 //!   what its bytes say.
 //! - [`read_lines`], [`read_bytes`], [`stat`], [`list`], [`mod@image`]: one
 //!   operation a module.
+//! - [`search`]: what is found by name or content, in a whole tree.
 //! - [`shared::Files`]: what is changed, for all sessions: [`mutation`]s in
 //!   [`turn`], recorded by an [`instance`], told again by [`receipts`]; one
 //!   operation a file ([`mod@write`], [`edit`], [`remove`], [`rename`],
 //!   [`make_directory`], [`undo_mutation`]).
 
+mod aside;
 mod attributes;
 pub mod cancel;
 pub mod content;
@@ -44,6 +46,7 @@ pub mod rename;
 mod replace;
 pub mod resolve;
 pub mod roots;
+pub mod search;
 pub mod secret;
 pub mod shared;
 mod similar_names;

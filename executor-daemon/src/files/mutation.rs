@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::cancel::Cancel;
 use super::entry::Entry;
 use super::error::FileError;
 use super::fence::Fence;
@@ -35,6 +36,9 @@ pub struct Caller<'a> {
     /// The client's id of this mutation: with the same one and the same request
     /// it is done once.
     pub operation: OperationId,
+    /// Raised when the caller has gone: what has not begun then is not done. A
+    /// change that has begun is carried through.
+    pub cancel: &'a Cancel,
 }
 
 /// What must hold of a file for a mutation to happen.
@@ -169,9 +173,7 @@ impl Files {
                 })
             }
             Err(error) => {
-                // What the disk refused may have been done before it did: a
-                // repeat looks.
-                if !matches!(error, FileError::Io { .. } | FileError::NoSpace { .. }) {
+                if !step.is_open(&error) {
                     step.cancelled();
                 }
                 Err(error)
@@ -183,11 +185,15 @@ impl Files {
 impl Step<'_> {
     /// Waits for a turn.
     pub(super) fn turn(&self, keys: Vec<Key>, given: &Path) -> Result<Turn<'_>, FileError> {
-        let busy = |_| FileError::Busy {
-            given: given.to_owned(),
-            waited: self.files.patience(),
-        };
-        self.files.turns.take(keys, self.deadline).map_err(busy)
+        let cancel = self.caller.cancel;
+        let turn = self.files.turns.take_unless(keys, self.deadline, cancel);
+        turn.map_err(|_| match cancel.check() {
+            Err(cancelled) => cancelled,
+            Ok(()) => FileError::Busy {
+                given: given.to_owned(),
+                waited: self.files.patience(),
+            },
+        })
     }
 
     /// Records what is about to be done: how to find out whether it was, and
@@ -250,6 +256,12 @@ impl Step<'_> {
         if let Err(error) = written {
             tracing::warn!(operation = %self.operation.id, %error, "a result is not kept");
         }
+    }
+
+    /// What the disk refused may have been done before it did: a repeat looks.
+    pub(super) fn is_open(&self, error: &FileError) -> bool {
+        let by_the_disk = matches!(error, FileError::Io { .. } | FileError::NoSpace { .. });
+        by_the_disk && self.begun.get()
     }
 
     /// It was begun and taken back: a repeat may try it.
@@ -360,11 +372,12 @@ pub(super) fn keys(entry: &Entry, object: Option<&Object>) -> Result<Vec<Key>, F
 /// Does the precondition hold of what has the name?
 ///
 /// # Errors
-/// [`FileError::PreconditionFailed`].
+/// [`FileError::PreconditionFailed`], [`FileError::Cancelled`].
 pub(super) fn check(
     precondition: Option<Precondition>,
     entry: &Entry,
     object: Option<&Object>,
+    cancel: &Cancel,
 ) -> Result<(), FileError> {
     let failed = |expected: String, digest| {
         let now = object.map(|object| Box::new((object.facts().version(), digest)));
@@ -391,7 +404,7 @@ pub(super) fn check(
                         limit: DIGEST_BYTES,
                     });
                 }
-                Some(object) => Some(super::content::digest_of(object)?),
+                Some(object) => Some(super::content::digest_of(object, cancel)?),
                 None => None,
             };
             if now == Some(digest) {

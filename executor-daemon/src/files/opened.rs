@@ -2,7 +2,7 @@
 //!
 //! Where a file ends is where reading says so: the files of procfs and sysfs
 //! have content that their size does not tell. Of a file that says it has no
-//! bytes at most [`UNSIZED_BYTES`] are read.
+//! bytes at most so many are read as the fence allows.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,8 +14,6 @@ use super::error::FileError;
 use super::object::{Facts, Object};
 use super::version::Digest;
 
-/// Most that is read of a file whose size is 0.
-pub(super) const UNSIZED_BYTES: u64 = 64 << 20;
 /// Bytes that are read at a time where all is looked through.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
@@ -28,9 +26,10 @@ pub(super) struct Content {
 }
 
 impl Content {
-    pub(super) fn open(object: Object) -> Result<Self, FileError> {
+    /// Of one whose size is 0 at most `unsized_bytes` are read.
+    pub(super) fn open(object: Object, unsized_bytes: u64) -> Result<Self, FileError> {
         let file = object.content()?;
-        let limit = (object.facts().size == 0).then_some(UNSIZED_BYTES);
+        let limit = (object.facts().size == 0).then_some(unsized_bytes);
         Ok(Self {
             file,
             object,
@@ -73,9 +72,8 @@ impl Content {
         if let Some(limit) = self.limit
             && at.saturating_add(filled as u64) > limit
         {
-            return Err(FileError::TooLarge {
+            return Err(FileError::UnsizedTooLarge {
                 given: self.given(),
-                size: at.saturating_add(filled as u64),
                 limit,
             });
         }

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::cancel::Cancel;
 use super::instance::{FileId, Location, Seen};
 use super::object::{Facts, FileKind};
 
@@ -170,7 +171,7 @@ fn content_is(location: &Location, id: FileId, digest: &[u8; 32]) -> Result<bool
     if FileId::of(&file)? != id {
         return Ok(false);
     }
-    Ok(super::content::hash_of(&file)?.as_bytes() == digest)
+    Ok(super::content::hash_of(&file, Cancel::never())?.as_bytes() == digest)
 }
 
 /// Opens a file that is known to be a regular one; never waits.

@@ -41,7 +41,7 @@ impl ReadBytes {
         length: Option<u64>,
         version: Option<Version>,
     ) -> Result<Self, FileError> {
-        let content = Content::open(fence.object(given, Last::Follow)?)?;
+        let content = Content::open(fence.object(given, Last::Follow)?, fence.unsized_bytes())?;
         let facts = content.facts();
         if version.is_some_and(|version| version != facts.version()) {
             return Err(FileError::Changed {

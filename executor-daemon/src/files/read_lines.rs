@@ -24,9 +24,8 @@ use super::opened::Content;
 use super::text::encoding::{Encoding, PROBE_BYTES, TextError};
 use super::text::line_ending::LineEnding;
 use super::version::Digest;
+use crate::limits::Limits;
 
-/// Lines of one page, at most.
-pub const LINES_MAX: u32 = 2_000;
 /// Lines of one page where nothing is asked for.
 pub const LINES_DEFAULT: u32 = 200;
 /// Files up to this size are looked through for their digest and the number of
@@ -40,8 +39,10 @@ const ATTEMPTS: usize = 3;
 pub struct ReadLines {
     /// First line, from 1.
     pub offset: u64,
-    /// Lines, 1 to [`LINES_MAX`].
+    /// Lines, 1 to `limit_max`.
     pub limit: u32,
+    /// What the operator allows (`limits.file_read_lines`).
+    pub limit_max: u32,
     /// Name of the encoding; `None`: UTF-8, or what a BOM says.
     pub encoding: Option<String>,
     /// A line that no page holds is cut instead of refused.
@@ -58,6 +59,7 @@ impl Default for ReadLines {
         Self {
             offset: 1,
             limit: LINES_DEFAULT,
+            limit_max: Limits::default().file_read_lines,
             encoding: None,
             clip_long_lines: false,
             in_line: 0,
@@ -111,7 +113,7 @@ pub fn read_lines(
 ) -> Result<Lines, FileError> {
     check(request)?;
     for _ in 1..ATTEMPTS {
-        let content = Content::open(fence.object(given, Last::Follow)?)?;
+        let content = Content::open(fence.object(given, Last::Follow)?, fence.unsized_bytes())?;
         let mut page = Page::new(&content, request, indexes, cancel)?;
         let lines = page.read();
         if content.is_unchanged()? {
@@ -123,7 +125,7 @@ pub fn read_lines(
     }
     // A file that is always being written, such as a log: the lines are told,
     // and nothing of the whole.
-    let content = Content::open(fence.object(given, Last::Follow)?)?;
+    let content = Content::open(fence.object(given, Last::Follow)?, fence.unsized_bytes())?;
     let no_index = LineIndexes::new(0);
     let lines = Page::new(&content, request, &no_index, cancel)?.read()?;
     Ok(Lines {
@@ -138,11 +140,13 @@ fn check(request: &ReadLines) -> Result<(), FileError> {
         field,
         why: why.to_owned(),
     };
+    let most = request.limit_max;
     if request.offset == 0 {
         return Err(wrong("offset", "lines are counted from 1"));
     }
-    if !(1..=LINES_MAX).contains(&request.limit) {
-        return Err(wrong("limit", "it must be 1 to 2000 lines"));
+    if !(1..=most).contains(&request.limit) {
+        let why = format!("it must be 1 to {most} lines (limits.file_read_lines)");
+        return Err(wrong("limit", &why));
     }
     if request.in_line > 0 && !request.clip_long_lines {
         return Err(wrong("in_line", "it needs `clip_long_lines`"));

@@ -20,6 +20,8 @@
 //! A call that failed before it began leaves no record: it did nothing, and a
 //! repeat tries it.
 
+mod over;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -27,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use executor_proto::id::{OperationId, SessionId};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +49,6 @@ const FORGOTTEN: usize = 65_536;
 const SESSIONS: usize = 512;
 /// A file may have this much beyond twice what is in use.
 const SLACK: u64 = 1 << 20;
-/// A file that nobody wrote to for so long is of a session that is over.
-const ABANDONED_MILLIS: u64 = 7 * 24 * 3600 * 1000;
 
 const CHECKSUM: usize = 16;
 const HEAD: usize = 4 + CHECKSUM;
@@ -152,7 +152,7 @@ impl Receipts {
     pub(crate) fn open(state: &Path) -> Result<Self, InstanceError> {
         let path = state.join("operations");
         let directory = private_directory::open(&path)?;
-        if let Err(errno) = sweep(&directory, millis_now()) {
+        if let Err(errno) = over::sweep(&directory, millis_now()) {
             tracing::warn!(?path, %errno, "results of old sessions stay");
         }
         Ok(Self {
@@ -251,16 +251,6 @@ impl Receipts {
             tracing::warn!(session = %operation.session, %error, "results are not compacted");
         }
         Ok(())
-    }
-
-    /// Forgets all of a session that is over.
-    pub(crate) fn end(&self, session: SessionId) {
-        locked(&self.sessions).remove(&session);
-        let name = session.to_string();
-        match rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => tracing::warn!(%session, %errno, "results of an ended session stay"),
-        }
     }
 
     fn index(&self, session: SessionId) -> Arc<Mutex<Index>> {
@@ -470,22 +460,6 @@ fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
 fn checksum(bytes: &[u8]) -> [u8; CHECKSUM] {
     let hash = blake3::hash(bytes);
     hash.as_bytes().first_chunk().copied().unwrap_or_default()
-}
-
-fn sweep(directory: &OwnedFd, now: u64) -> Result<(), Errno> {
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let modified = u64::try_from(stat.st_mtime).unwrap_or(0) * 1000;
-        if modified + ABANDONED_MILLIS < now {
-            rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
-        }
-    }
-    Ok(())
 }
 
 /// Nothing panics half-way through a change of what is locked here.

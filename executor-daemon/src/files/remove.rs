@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::aside::Aside;
 use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::fence::Fence;
@@ -15,7 +16,7 @@ use super::mutation::{Caller, Outcome, Precondition, Reply, Step, check, locatio
 use super::object::{Facts, FileKind, Object};
 use super::outcome::{Check, id};
 use super::remove_tree;
-use super::undo::{self, FILE_BYTES, Undo};
+use super::undo::Undo;
 use super::write::{ATTEMPTS, Held, hold};
 
 /// What is to be removed.
@@ -121,7 +122,12 @@ fn attempt(step: &Step<'_>, spec: &RemoveSpec) -> Result<Removed, FileError> {
         removed: 0,
         undo_token: None,
     };
-    check(spec.precondition, &entry, before.as_ref())?;
+    check(
+        spec.precondition,
+        &entry,
+        before.as_ref(),
+        step.caller.cancel,
+    )?;
     let Some(before) = before else {
         if spec.missing_ok {
             return Ok(outcome);
@@ -141,7 +147,7 @@ fn attempt(step: &Step<'_>, spec: &RemoveSpec) -> Result<Removed, FileError> {
     };
     let undo = if before.facts().kind == FileKind::Directory {
         if spec.recursive {
-            outcome.removed = remove_tree::count(fence, &entry, &before)?;
+            outcome.removed = remove_tree::count(fence, &entry, &before, step.caller.cancel)?;
             begins(&outcome)?;
             outcome.removed = remove_tree::remove(fence, &entry, &before)?;
             // What was in it is not kept.
@@ -154,7 +160,7 @@ fn attempt(step: &Step<'_>, spec: &RemoveSpec) -> Result<Removed, FileError> {
         }
     } else {
         begins(&outcome)?;
-        remove_other(step, &entry, &before)?
+        remove_other(step, spec, &entry, &before)?
     };
     drop(turn);
     outcome.undo_token = undo.and_then(|undo| step.keeps(entry.path(), undo));
@@ -177,49 +183,22 @@ fn remove_directory(entry: &Entry, before: &Object) -> Result<Option<Undo>, File
 
 fn remove_other(
     step: &Step<'_>,
+    spec: &RemoveSpec,
     entry: &Entry,
     before: &Object,
 ) -> Result<Option<Undo>, FileError> {
-    let instance = &step.files.state()?.instance;
     let facts = before.facts();
+    let text = before.link_target()?;
     #[cfg(test)]
     step.files.hooks.commit(entry.path());
-    let last = Facts::at(entry.parent(), entry.name());
-    if !last.is_ok_and(|now| now.is_same_file(facts)) {
-        return Err(changed(entry));
-    }
-    if facts.kind == FileKind::Regular
-        && facts.size <= FILE_BYTES
-        && facts.links == 1
-        && let Ok(saved) = undo::take(instance, entry.parent(), entry.name(), facts)
-    {
-        let taken = Facts::at(instance.directory(), saved.name.as_ref());
-        if taken.is_ok_and(|taken| taken.is_same_file(facts)) {
-            return Ok(Some(Undo::Removed { saved }));
-        }
-        // Somebody put another file there since the last look.
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        let back = rustix::fs::renameat_with(
-            instance.directory(),
-            &saved.name,
-            entry.parent(),
-            entry.name(),
-            flags,
-        );
-        if let Err(errno) = back {
-            // Or yet another one: theirs is gone, as it would be by theirs.
-            tracing::warn!(path = ?entry.path(), %errno, "could not be put back");
-        }
-        return Err(changed(entry));
-    }
-    let text = before.link_target()?;
-    match rustix::fs::unlinkat(entry.parent(), entry.name(), AtFlags::empty()) {
-        Ok(()) => Ok(text.map(|text| Undo::RemovedLink {
-            text: text.into_encoded_bytes(),
-        })),
-        Err(Errno::NOENT | Errno::ISDIR) => Err(changed(entry)),
-        Err(errno) => Err(failed(errno, entry)),
-    }
+    // A file that somebody writes to all the time can be removed, unless what it
+    // holds was a condition.
+    let aside = Aside::take(step, entry, facts, spec.precondition.is_none())?;
+    let saved = aside.keep_or_remove(facts)?;
+    let link = text.map(|text| Undo::RemovedLink {
+        text: text.into_encoded_bytes(),
+    });
+    Ok(saved.map(|saved| Undo::Removed { saved }).or(link))
 }
 
 /// # Errors

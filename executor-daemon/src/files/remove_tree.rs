@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
+use super::cancel::Cancel;
 use super::entry::Entry;
 use super::error::FileError;
 use super::fence::Fence;
@@ -33,22 +34,27 @@ const DEPTH: usize = 65_536;
 /// Entries that [`remove`] would remove, itself included.
 ///
 /// # Errors
-/// [`FileError::Secret`] where a secret file is among them,
+/// [`FileError::SecretWithin`] where a secret file is among them,
 /// [`FileError::Mounted`] where something is mounted on one of them: nothing is
 /// removed then.
-pub(super) fn count(fence: &Fence, entry: &Entry, top: &Object) -> Result<u64, FileError> {
+pub(super) fn count(
+    fence: &Fence,
+    entry: &Entry,
+    top: &Object,
+    cancel: &Cancel,
+) -> Result<u64, FileError> {
     let mut walk = Walk::new(fence, entry, top)?;
     let mut count = 1;
     // Depth first; of each level its names that are still to be seen. What has
     // no directory in it takes no memory.
-    let mut levels: Vec<Vec<OsString>> = vec![walk.look(&mut count)?];
+    let mut levels: Vec<Vec<OsString>> = vec![walk.look(&mut count, cancel)?];
     let mut pending: usize = levels.iter().map(Vec::len).sum();
     while let Some(level) = levels.last_mut() {
         match level.pop() {
             Some(name) => {
                 pending -= 1;
                 if walk.down(&name)? {
-                    let found = walk.look(&mut count)?;
+                    let found = walk.look(&mut count, cancel)?;
                     pending += found.len();
                     if pending > DIRECTORIES {
                         return Err(walk.too_many());
@@ -144,9 +150,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Counts what is here; the names of directories.
-    fn look(&self, count: &mut u64) -> Result<Vec<OsString>, FileError> {
+    fn look(&self, count: &mut u64, cancel: &Cancel) -> Result<Vec<OsString>, FileError> {
         let mut directories = Vec::new();
         for entry in self.names()? {
+            cancel.check()?;
             let entry = entry.map_err(|errno| self.failed(errno))?;
             let Some((name, kind)) = real(&entry) else {
                 continue;
@@ -255,9 +262,18 @@ impl<'a> Walk<'a> {
 
     /// Is a secret file's name among those that go?
     fn allowed(&self, name: &OsStr) -> Result<(), FileError> {
-        self.fence
-            .child(&self.here, name, self.entry.given())
-            .map(|_| ())
+        let given = self.entry.given();
+        match self.fence.child(&self.here, name, given) {
+            Err(FileError::Secret { rule, .. }) => {
+                let here = self.here.name.strip_prefix(self.entry.path());
+                Err(FileError::SecretWithin {
+                    given: given.to_owned(),
+                    secret: given.join(here.unwrap_or(Path::new(""))).join(name),
+                    rule,
+                })
+            }
+            child => child.map(|_| ()),
+        }
     }
 
     fn too_many(&self) -> FileError {

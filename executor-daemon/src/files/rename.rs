@@ -1,24 +1,33 @@
 //! An entry gets another name, in its directory or another one on the same
 //! file system.
+//!
+//! A file that has the new name changes places with the one that is renamed
+//! (renameat2(2) with `RENAME_EXCHANGE`). Both are then looked at: if they are
+//! not the ones that were seen before, somebody else wrote meanwhile, and they
+//! change back. What was displaced is then taken from the old name. Where the
+//! file system has no exchange a plain rename does it, after a last look, and
+//! the result says that the check was not atomic.
+
+mod exchange;
 
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, RenameFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use self::exchange::exchange_names;
+pub(super) use self::exchange::{Moved, move_entry};
 use super::Files;
 use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::fence::Fence;
-use super::instance::random_name;
-use super::make_directory::make_parents;
-use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
+use super::make_directory::{make_parents, without_parent};
+use super::mutation::{
+    Caller, Described, Durability, Outcome, Reply, Step, keys, location, look, request,
+};
 use super::object::{Facts, FileKind, Object};
 use super::outcome::{Check, id};
 use super::remove::not_a_root;
-use super::shared::State;
-use super::undo::{FILE_BYTES, Saved, Undo};
+use super::undo::Undo;
 use super::write::ATTEMPTS;
 
 /// What is to get which name.
@@ -58,6 +67,17 @@ pub struct Renamed {
     pub unchanged: bool,
     /// To take it back; `None`: it cannot be.
     pub undo_token: Option<String>,
+    /// How.
+    #[serde(default = "atomic")]
+    pub durability: Durability,
+}
+
+/// Also of a result that was kept without it.
+fn atomic() -> Durability {
+    Durability {
+        atomic: true,
+        checked: true,
+    }
 }
 
 impl Outcome for Renamed {
@@ -86,15 +106,16 @@ impl Files {
     ) -> Result<Reply<Renamed>, FileError> {
         let asked = request("rename", spec, &[]);
         self.once(caller, &spec.from, asked, |step| {
+            let mut last = changed(spec);
             for _ in 0..ATTEMPTS {
                 match attempt(step, spec) {
-                    Err(FileError::Changed { .. }) => {}
+                    Err(FileError::Changed { .. }) => last = changed(spec),
+                    // Another call that failed took away what it had made.
+                    Err(error @ FileError::NotFound { .. }) if spec.parents => last = error,
                     done => return done,
                 }
             }
-            Err(FileError::Changed {
-                given: spec.from.clone(),
-            })
+            Err(last)
         })
     }
 }
@@ -117,7 +138,14 @@ impl Ends {
             None => fence.object(spec.from.as_os_str(), Last::Keep)?,
         };
         fence.writable(&from)?;
-        let to = fence.entry(spec.to.as_os_str(), Last::Keep)?;
+        let to = fence.entry(spec.to.as_os_str(), Last::Keep);
+        let to = to.map_err(|error| {
+            if spec.parents {
+                error
+            } else {
+                without_parent(fence, &spec.to, error)
+            }
+        })?;
         fence.writable(&to)?;
         // A directory gets its name as one: `to/` need not be there.
         let there = match look(&to) {
@@ -151,8 +179,13 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
         step.caller
             .fence
             .object(spec.from.as_os_str(), Last::Keep)?;
-        make_parents(step.caller.fence, &spec.to)?;
+        let parents = make_parents(step.caller.fence, &spec.to)?;
+        return parents.after(step, rename(step, spec));
     }
+    rename(step, spec)
+}
+
+fn rename(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     let wanted = Ends::find(step, spec)?.keys()?;
     let turn = step.turn(wanted.clone(), &spec.from)?;
     let ends = Ends::find(step, spec)?;
@@ -167,6 +200,7 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
         },
         unchanged,
         undo_token: None,
+        durability: atomic(),
     };
     let facts = *ends.object.facts();
     let text = ends.object.link_target()?;
@@ -187,7 +221,7 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     step.begins(check, &with_text(outcome(facts, false)), &spec.from)?;
     #[cfg(test)]
     step.files.hooks.commit(ends.from.path());
-    let displaced = exchange_names(step.files.state()?, spec, &ends)?;
+    let (displaced, checked) = exchange_names(step, spec, &ends)?;
     let now = Facts::at(ends.to.parent(), ends.to.name()).unwrap_or(facts);
     drop(turn);
     let undo = match (&ends.there, displaced) {
@@ -202,6 +236,10 @@ fn attempt(step: &Step<'_>, spec: &RenameSpec) -> Result<Renamed, FileError> {
     };
     Ok(Renamed {
         undo_token: undo.and_then(|undo| step.keeps(ends.from.path(), undo)),
+        durability: Durability {
+            atomic: true,
+            checked,
+        },
         ..with_text(outcome(now, false))
     })
 }
@@ -273,86 +311,6 @@ fn allowed(step: &Step<'_>, spec: &RenameSpec, ends: &Ends) -> Result<(), FileEr
     Err(FileError::Exists {
         given: spec.to.clone(),
         kind: there.kind,
-    })
-}
-
-/// What was displaced, where it could be kept.
-fn exchange_names(
-    state: &State,
-    spec: &RenameSpec,
-    ends: &Ends,
-) -> Result<Option<Saved>, FileError> {
-    let (from, to) = (&ends.from, &ends.to);
-    let last = Facts::at(from.parent(), from.name());
-    if !last.is_ok_and(|now| now.is_same_file(ends.object.facts())) {
-        return Err(changed(spec));
-    }
-    let failed = |errno| match errno {
-        Errno::XDEV => FileError::CrossesFileSystems {
-            from: spec.from.clone(),
-            to: spec.to.clone(),
-        },
-        Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR => changed(spec),
-        Errno::INVAL => FileError::InvalidArgument {
-            field: "to",
-            why: "a directory cannot be moved into itself".to_owned(),
-        },
-        Errno::NOENT => changed(spec),
-        errno => FileError::from_errno(errno, "renaming", from.given()),
-    };
-    let Some(there) = &ends.there else {
-        let flags = RenameFlags::NOREPLACE;
-        let renamed =
-            rustix::fs::renameat_with(from.parent(), from.name(), to.parent(), to.name(), flags);
-        return match renamed {
-            Ok(()) => Ok(None),
-            // The file system knows no such flag, or a directory is moved into
-            // itself: the plain call tells the two apart.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                if Facts::at(to.parent(), to.name()).is_ok() {
-                    return Err(changed(spec));
-                }
-                rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name())
-                    .map(|()| None)
-                    .map_err(failed)
-            }
-            Err(errno) => Err(failed(errno)),
-        };
-    };
-    let now = Facts::at(to.parent(), to.name());
-    if !now.is_ok_and(|now| now == *there.facts()) {
-        return Err(changed(spec));
-    }
-    let saved = link_aside(state, to, there.facts());
-    let renamed = rustix::fs::renameat(from.parent(), from.name(), to.parent(), to.name());
-    if let Err(errno) = renamed {
-        if let Some(saved) = saved {
-            state.instance.remove(&saved.name);
-        }
-        return Err(failed(errno));
-    }
-    Ok(saved)
-}
-
-/// Another name for the file that is about to lose its own (link(2)).
-fn link_aside(state: &State, to: &Entry, facts: &Facts) -> Option<Saved> {
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
-        return None;
-    }
-    let name = random_name("undo-").ok()?;
-    rustix::fs::linkat(
-        to.parent(),
-        to.name(),
-        state.instance.directory(),
-        &name,
-        AtFlags::empty(),
-    )
-    .ok()?;
-    Some(Saved {
-        name,
-        length: facts.size,
-        mode: facts.mode,
-        itself: true,
     })
 }
 

@@ -25,7 +25,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::aside::is_what_was_read;
 use super::attributes::take_over;
+use super::cancel::Cancel;
 use super::content::{Content, digest_of};
 use super::entry::Entry;
 use super::error::FileError;
@@ -57,6 +59,8 @@ pub(super) struct Replacement<'a> {
     pub(super) mode: Option<u32>,
     /// The content that was read, where the new one was made from it.
     pub(super) read: Option<Digest>,
+    /// Looked at until it begins.
+    pub(super) cancel: &'a Cancel,
     #[cfg(test)]
     pub(super) hooks: &'a super::hooks::Hooks,
 }
@@ -94,9 +98,10 @@ impl<'a> Replacement<'a> {
     ) -> Result<Replaced, FileError> {
         let mut made = self.make()?;
         self.content
-            .write_to(&made.file)
+            .write_to(&made.file, self.cancel)
             .map_err(|errno| self.failed(errno))?;
         self.describe(&made)?;
+        self.cancel.check()?;
         rustix::fs::fsync(&made.file).map_err(|errno| self.failed(errno))?;
         let facts = Facts::of(&made.file).map_err(|errno| self.failed(errno))?;
         begins(&facts)?;
@@ -269,7 +274,7 @@ impl<'a> Replacement<'a> {
         before: &Object,
     ) -> Result<(bool, Option<Saved>), FileError> {
         let (directory, name) = (self.entry.parent(), self.entry.name());
-        let saved = undo::copy(&self.state.instance, before);
+        let saved = undo::copy(&self.state.instance, before, Cancel::never());
         let last = Facts::at(directory, name);
         if !last.is_ok_and(|now| now == *before.facts()) || !self.has_content_read(before) {
             if let Some(saved) = saved {
@@ -298,7 +303,7 @@ impl<'a> Replacement<'a> {
         };
         let young = u64::try_from(before.facts().mtime.0)
             .is_ok_and(|seconds| (seconds + TICK_SECONDS) * 1000 > millis_now());
-        !young || digest_of(before).is_ok_and(|now| now == read)
+        !young || digest_of(before, Cancel::never()).is_ok_and(|now| now == read)
     }
 
     /// Gives its name back to what was displaced. Whoever replaces the file
@@ -389,16 +394,6 @@ impl<'a> Replacement<'a> {
             why,
         }
     }
-}
-
-/// Is what was displaced what was read? Its ctime was changed by the exchange
-/// itself.
-fn is_what_was_read(displaced: &Facts, read: &Facts) -> bool {
-    let without_ctime = |facts: &Facts| Facts {
-        ctime: (0, 0),
-        ..*facts
-    };
-    without_ctime(displaced) == without_ctime(read)
 }
 
 impl Drop for Made<'_> {

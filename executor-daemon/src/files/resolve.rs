@@ -68,9 +68,19 @@ pub enum ResolveError {
         /// Its name.
         root: PathBuf,
     },
-    /// More than 40 links, or one that the kernel makes up itself.
-    #[error("{given:?} goes through too many links, or through a link of the kernel's own")]
+    /// More than 40 links, as a loop of links has.
+    #[error(
+        "{given:?} goes through more than 40 links, as where links lead round in a circle; name the thing itself, or mend the links"
+    )]
     Links {
+        /// As it was given.
+        given: PathBuf,
+    },
+    /// A link that the kernel makes up itself (`/proc/PID/root`, `fd/N`).
+    #[error(
+        "{given:?} goes through a link that the kernel makes up itself, as /proc/self/root and /proc/self/fd/0; such links are never followed; name the file by its own path"
+    )]
+    MagicLink {
         /// As it was given.
         given: PathBuf,
     },
@@ -269,9 +279,12 @@ fn by_kernel(root: &Root, below: &Path, given: &OsStr) -> Option<Result<Director
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // EXDEV: it left the root, which a link into a root may do.
+            // ELOOP: too many links or one of the kernel's own.
             // The others: no openat2(2), or a filter forbids it; the walk
             // gives the true answer.
-            Err(Errno::XDEV | Errno::NOSYS | Errno::INVAL | Errno::PERM) => return None,
+            Err(Errno::XDEV | Errno::LOOP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                return None;
+            }
             Err(errno) => return Some(Err(ResolveError::from_errno(errno, given))),
         }
     }

@@ -54,7 +54,7 @@ pub fn stat(
         if !with_digest {
             return Ok(stat);
         }
-        let content = Content::open(object)?;
+        let content = Content::open(object, fence.unsized_bytes())?;
         let digest = content.digest(cancel)?;
         if content.is_unchanged()? {
             indexes.learn_digest(&stat.facts, digest);

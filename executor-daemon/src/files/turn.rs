@@ -19,12 +19,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use executor_proto::id::{OperationId, SessionId};
 
+use super::cancel::Cancel;
+
 /// Mutations that may wait for one thing. One more is told that it is busy.
 pub const QUEUE: usize = 1_024;
+
+/// How often one that waits looks whether its caller is still there.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What a turn is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,7 +82,20 @@ impl Turns {
     ///
     /// # Errors
     /// [`Busy`] at the deadline, or at once where [`QUEUE`] others wait.
-    pub fn take(&self, mut keys: Vec<Key>, deadline: Instant) -> Result<Turn<'_>, Busy> {
+    pub fn take(&self, keys: Vec<Key>, deadline: Instant) -> Result<Turn<'_>, Busy> {
+        self.take_unless(keys, deadline, Cancel::never())
+    }
+
+    /// As [`Turns::take`], and gives up soon after `cancel` was raised.
+    ///
+    /// # Errors
+    /// [`Busy`] then, too.
+    pub fn take_unless(
+        &self,
+        mut keys: Vec<Key>,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<Turn<'_>, Busy> {
         keys.sort();
         keys.dedup();
         let ticket = Arc::new(Ticket {
@@ -88,13 +106,13 @@ impl Turns {
         queues.join(&ticket)?;
         while !queues.is_first(&ticket) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || cancel.is_raised() {
                 queues.leave(&ticket);
                 return Err(Busy);
             }
             queues = ticket
                 .moved
-                .wait_timeout(queues, left)
+                .wait_timeout(queues, left.min(LOOK))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
@@ -160,7 +178,6 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use super::*;
 

@@ -17,17 +17,12 @@ use executor_proto::id::SessionId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::cancel::Cancel;
 use super::in_place;
 use super::instance::{Instance, random_name};
 use super::object::{Facts, FileKind, Object};
 use super::version::Version;
-
-/// Mutations of a session that can be taken back.
-pub(super) const MUTATIONS: usize = 50;
-/// Largest file that is kept.
-pub(super) const FILE_BYTES: u64 = 64 << 20;
-/// All that is kept of one session.
-pub(super) const SESSION_BYTES: u64 = 256 << 20;
+use crate::limits::Limits;
 
 /// A file in the instance's directory: what another one was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +71,12 @@ impl Undo {
 }
 
 /// What can be undone, of all sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Undos {
+    /// Mutations of a session that can be taken back.
+    mutations: usize,
+    /// Bytes of all files that are kept of one session.
+    session_bytes: u64,
     // Std: held for a look-up or a change.
     sessions: Mutex<HashMap<SessionId, VecDeque<Kept>>>,
 }
@@ -90,6 +89,15 @@ struct Kept {
 }
 
 impl Undos {
+    /// Nothing can be undone yet, and never more than `limits` say.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            mutations: limits.undo_mutations,
+            session_bytes: limits.undo_session_bytes,
+            sessions: Mutex::default(),
+        }
+    }
+
     /// Keeps one; the token, and what is no longer kept because of it.
     pub(super) fn put(
         &self,
@@ -114,12 +122,13 @@ impl Undos {
             undo,
         });
         let mut dropped = Vec::new();
-        while kept.len() > MUTATIONS || bytes(kept) > SESSION_BYTES {
+        while kept.len() > self.mutations || bytes(kept) > self.session_bytes {
             let oldest = kept.pop_front();
             let Some(oldest) = oldest else { break };
             dropped.extend(oldest.undo.saved().map(|saved| saved.name.clone()));
         }
-        (Some(token), dropped)
+        let is_kept = kept.back().is_some_and(|last| last.token == token);
+        (is_kept.then_some(token), dropped)
     }
 
     /// What a token is for.
@@ -155,6 +164,11 @@ impl Undos {
         }
     }
 
+    /// Sessions of which something is kept.
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.locked().keys().copied().collect()
+    }
+
     /// Forgets a session; the files that were kept for it.
     pub(super) fn end(&self, session: SessionId) -> Vec<String> {
         let kept = self.locked().remove(&session).unwrap_or_default();
@@ -175,6 +189,11 @@ fn bytes(kept: &VecDeque<Kept>) -> u64 {
         .sum()
 }
 
+/// Is it a file, and small enough?
+pub(super) fn may_be_kept(instance: &Instance, facts: &Facts) -> bool {
+    facts.kind == FileKind::Regular && facts.size <= instance.undo_file_bytes()
+}
+
 /// Keeps the file that has `name`, which loses it: moved, else copied. `None`:
 /// it cannot be kept.
 pub(super) fn save(
@@ -183,7 +202,7 @@ pub(super) fn save(
     name: &str,
     facts: &Facts,
 ) -> Option<Saved> {
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+    if !may_be_kept(instance, facts) {
         return None;
     }
     if let Ok(saved) = take(instance, directory, OsStr::new(name), facts) {
@@ -191,7 +210,7 @@ pub(super) fn save(
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
-    kept(copy_of(instance, &file, facts))
+    kept(copy_of(instance, &file, facts, Cancel::never()))
 }
 
 /// Moves what has `name` into the instance's directory, where that is on the
@@ -213,13 +232,13 @@ pub(super) fn take(
 }
 
 /// Keeps a copy of a file's content. `None`: it cannot be kept.
-pub(super) fn copy(instance: &Instance, object: &Object) -> Option<Saved> {
+pub(super) fn copy(instance: &Instance, object: &Object, cancel: &Cancel) -> Option<Saved> {
     let facts = object.facts();
-    if facts.kind != FileKind::Regular || facts.size > FILE_BYTES {
+    if !may_be_kept(instance, facts) {
         return None;
     }
     let file = object.content().ok()?;
-    kept(copy_of(instance, &file.into(), facts))
+    kept(copy_of(instance, &file.into(), facts, cancel))
 }
 
 fn kept(copied: Result<Saved, Errno>) -> Option<Saved> {
@@ -228,9 +247,14 @@ fn kept(copied: Result<Saved, Errno>) -> Option<Saved> {
         .ok()
 }
 
-fn copy_of(instance: &Instance, from: &OwnedFd, facts: &Facts) -> Result<Saved, Errno> {
+fn copy_of(
+    instance: &Instance,
+    from: &OwnedFd,
+    facts: &Facts,
+    cancel: &Cancel,
+) -> Result<Saved, Errno> {
     let (name, file) = instance.file("undo-")?;
-    match in_place::copy(from, &file, facts.size) {
+    match in_place::copy(from, &file, facts.size, cancel) {
         Ok(()) => Ok(Saved {
             name,
             length: facts.size,

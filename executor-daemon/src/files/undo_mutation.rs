@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::aside::Aside;
 use super::content::Content;
 use super::entry::{Entry, Last};
 use super::error::FileError;
@@ -15,7 +16,7 @@ use super::make_directory::make;
 use super::mutation::{Caller, Described, Outcome, Reply, Step, keys, location, look, request};
 use super::object::{Facts, FileKind, Object};
 use super::outcome::{Check, id};
-use super::rename::may_move;
+use super::rename::{Moved, may_move, move_entry};
 use super::turn::Turn;
 use super::undo::{self, Saved, Undo};
 use super::version::Version;
@@ -113,7 +114,7 @@ fn content(
     let instance = &step.files.state()?.instance;
     let failed = |errno| FileError::from_errno(errno, "reading what was kept of", path);
     let file = undo::open(instance, saved).map_err(failed)?;
-    let content = Content::of_file(file, saved.length).map_err(failed)?;
+    let content = Content::of_file(file, saved.length, step.caller.cancel).map_err(failed)?;
     let outcome = |facts: &Facts, _| Undone {
         path: entry.path().to_owned(),
         file: Some(Described::new(entry.path(), *facts)),
@@ -142,8 +143,9 @@ fn created(step: &Step<'_>, path: &Path, left: Version) -> Result<Undone, FileEr
         id: id(before.facts()),
     };
     step.begins(check, &undone, path)?;
-    rustix::fs::unlinkat(entry.parent(), entry.name(), AtFlags::empty())
-        .map_err(|errno| refused(errno, path))?;
+    #[cfg(test)]
+    step.files.hooks.commit(entry.path());
+    Aside::take(step, &entry, before.facts(), false)?.remove()?;
     Ok(undone)
 }
 
@@ -226,14 +228,12 @@ fn renamed(
         id: id(object.facts()),
     };
     step.begins(check, &outcome(*object.facts()), from)?;
-    rustix::fs::renameat_with(
-        to_entry.parent(),
-        to_entry.name(),
-        from_entry.parent(),
-        from_entry.name(),
-        RenameFlags::NOREPLACE,
-    )
-    .map_err(|errno| refused(errno, from))?;
+    #[cfg(test)]
+    step.files.hooks.commit(to_entry.path());
+    let moved = move_entry(step.files, &to_entry, &from_entry, object.facts());
+    if moved.map_err(|errno| refused(errno, from))? == Moved::Another {
+        return Err(conflict(to, "it was changed meanwhile"));
+    }
     if let Some(saved) = displaced {
         let directory = step.files.state()?.instance.directory();
         let back = rustix::fs::renameat_with(

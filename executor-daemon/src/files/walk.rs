@@ -81,6 +81,10 @@ pub(super) fn directory(
         };
         position = match step {
             Step::To(position) => position,
+            Step::Magic => {
+                let given = given.into();
+                return Err(ResolveError::MagicLink { given });
+            }
             Step::Link(position, target) => {
                 links += 1;
                 if links > LINKS {
@@ -109,6 +113,8 @@ enum Step<'a> {
     To(Position<'a>),
     /// A link found at this position, and its text.
     Link(Position<'a>, OsString),
+    /// A link that nothing follows.
+    Magic,
 }
 
 fn parent<'a>(roots: &'a Roots, position: Position<'a>) -> Position<'a> {
@@ -158,7 +164,7 @@ fn child<'a>(
                     let text = rustix::fs::readlinkat(&found, c"", Vec::new())?;
                     let text = OsString::from_vec(text.into_bytes());
                     if is_magic(&found, &text) {
-                        return Err(Errno::LOOP);
+                        return Ok(Step::Magic);
                     }
                     Ok(Step::Link(Position::Inside { root, below }, text))
                 }

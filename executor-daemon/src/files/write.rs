@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Files;
+use super::cancel::Cancel;
 use super::content::Content;
 use super::entry::{Entry, Last};
 use super::error::FileError;
 use super::in_place::Overwrite;
-use super::make_directory::make_parents;
+use super::make_directory::{make_parents, without_parent};
 use super::mutation::{
     Caller, Described, Durability, Outcome, Precondition, Reply, Step, check, keys, location, look,
     request,
@@ -112,15 +113,19 @@ impl Files {
         }
         let asked = request("write", spec, content.digest().as_bytes());
         self.once(caller, &spec.path, asked, |step| {
+            let changed = || FileError::Changed {
+                given: spec.path.clone(),
+            };
+            let mut last = changed();
             for _ in 0..ATTEMPTS {
                 match attempt(step, spec, content) {
-                    Err(FileError::Changed { .. } | FileError::Exists { .. }) => {}
+                    Err(FileError::Changed { .. } | FileError::Exists { .. }) => last = changed(),
+                    // Another call that failed took away what it had made.
+                    Err(error @ FileError::NotFound { .. }) if spec.parents => last = error,
                     done => return done,
                 }
             }
-            Err(FileError::Changed {
-                given: spec.path.clone(),
-            })
+            Err(last)
         })
     }
 }
@@ -128,12 +133,17 @@ impl Files {
 /// One attempt. That the file was changed meanwhile ends it: the next one
 /// checks the precondition again.
 fn attempt(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Written, FileError> {
-    let fence = step.caller.fence;
     let makes_parents =
         spec.parents && matches!(spec.precondition, None | Some(Precondition::MustNotExist));
-    if makes_parents {
-        make_parents(fence, &spec.path)?;
+    if !makes_parents {
+        let fence = step.caller.fence;
+        return put(step, spec, content).map_err(|error| without_parent(fence, &spec.path, error));
     }
+    let parents = make_parents(step.caller.fence, &spec.path)?;
+    parents.after(step, put(step, spec, content))
+}
+
+fn put(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Written, FileError> {
     let Held {
         entry,
         before,
@@ -147,10 +157,10 @@ fn attempt(step: &Step<'_>, spec: &WriteSpec, content: &Content) -> Result<Writt
             given: spec.path.clone(),
         });
     }
-    check(spec.precondition, &entry, before)?;
+    check(spec.precondition, &entry, before, step.caller.cancel)?;
     regular(before)?;
     if !spec.allow_elision {
-        no_elision(&entry, before, content)?;
+        no_elision(&entry, before, content, step.caller.cancel)?;
     }
     let outcome = |facts: &Facts, durability| Written {
         file: Described::new(entry.path(), *facts),
@@ -323,6 +333,7 @@ impl Put<'_> {
             before: self.before,
             mode: self.mode,
             read: self.read,
+            cancel: step.caller.cancel,
             #[cfg(test)]
             hooks: &step.files.hooks,
         };
@@ -358,6 +369,7 @@ impl Put<'_> {
             content: self.content,
             before,
             mode: self.mode,
+            cancel: step.caller.cancel,
             #[cfg(test)]
             hooks: &step.files.hooks,
         };
@@ -390,7 +402,12 @@ impl Step<'_> {
 /// # Errors
 /// [`FileError::Elision`] for a line that stands for text left out, in a file
 /// that is there.
-fn no_elision(entry: &Entry, before: Option<&Object>, content: &Content) -> Result<(), FileError> {
+fn no_elision(
+    entry: &Entry,
+    before: Option<&Object>,
+    content: &Content,
+    cancel: &Cancel,
+) -> Result<(), FileError> {
     let Some(before) = before.filter(|_| content.length() <= ELISION_BYTES) else {
         return Ok(());
     };
@@ -401,7 +418,7 @@ fn no_elision(entry: &Entry, before: Option<&Object>, content: &Content) -> Resu
     if elision::find("", &new).is_none() || before.facts().size > super::edit::EDIT_BYTES {
         return Ok(());
     }
-    let old = super::edit::read_all(before)?;
+    let old = super::edit::read_all(before, cancel)?;
     match elision::find(&String::from_utf8_lossy(&old), &new) {
         None => Ok(()),
         Some(found) => Err(FileError::Elision {

@@ -53,6 +53,7 @@ use crate::files::Files;
 use crate::files::line_index::LineIndexes;
 use crate::files::resolve::{Means, ResolveError};
 use crate::files::roots::{Root, Roots};
+use crate::files::search::Settings;
 use crate::files::secret::{Own, SecretFiles};
 use crate::host::message::Request;
 use crate::host::{LinkError, Notice};
@@ -69,8 +70,6 @@ const SERVICES: [&str; 5] = [
     "executor.v1.ProcessService",
     "executor.v1.FileService",
 ];
-/// Files whose lines are found again without being counted again.
-const INDEXES: usize = 256;
 /// Connections that wait to be served.
 const ACCEPTED: usize = 64;
 /// Time before accept(2) is tried again when it failed.
@@ -234,6 +233,7 @@ where
 {
     let surroundings = look_around(config).await?;
     let core = core(config, machine, &engine, surroundings);
+    core.watch_sessions();
     let (health, health_service) = tonic_health::server::health_reporter();
     say(&health, ServingStatus::Serving).await;
     let reflection = Reflection::configure()
@@ -356,6 +356,7 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
         config.file.clone().map(Own::Path),
     ];
     let state = config.state_dir.clone();
+    let limits = config.limits.clone();
     let look = move || {
         let roots: Result<Vec<_>, _> = settings
             .iter()
@@ -367,7 +368,7 @@ async fn look_around(config: &Config) -> Result<Surroundings, ServeError> {
             secrets: secrets.map_err(|error| ServeError::Start(error.to_string()))?,
             facts: Facts::collect(),
             // What those before us left half-done is finished first.
-            files: Files::open(&state),
+            files: Files::with_limits(&state, &limits),
         })
     };
     tokio::task::spawn_blocking(look)
@@ -406,7 +407,7 @@ fn core(
         config.home.clone(),
         means,
         secrets,
-        config.limits.sessions,
+        &config.limits,
     );
     Core::new(Parts {
         engine: engine.client.clone(),
@@ -414,7 +415,11 @@ fn core(
         facts,
         registry,
         files: Arc::new(files),
-        indexes: Arc::new(LineIndexes::new(INDEXES)),
+        indexes: Arc::new(LineIndexes::new(config.limits.file_indexes)),
+        searches: Settings {
+            git_excludes: config.git_excludes.clone(),
+            above_roots: config.ignore_above_roots,
+        },
         limits: config.limits.clone(),
     })
 }

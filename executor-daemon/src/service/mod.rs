@@ -5,6 +5,7 @@
 //! one mapping ([`failure`]). What calls share is the [`Core`].
 
 mod convert;
+mod ended;
 mod failure;
 mod file;
 mod input;
@@ -26,6 +27,7 @@ use executor_proto::v1::file_service_server::FileServiceServer;
 use executor_proto::v1::machine_service_server::MachineServiceServer;
 use executor_proto::v1::process_service_server::ProcessServiceServer;
 use executor_proto::v1::session_service_server::SessionServiceServer;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Extensions;
@@ -37,6 +39,8 @@ use self::logs::Logs;
 use self::readers::Readers;
 use crate::files::Files;
 use crate::files::line_index::LineIndexes;
+use crate::files::search;
+use crate::files::search::crew::Crew;
 use crate::host::client::HostClient;
 use crate::host::message::{Descriptor, Reply, Request, Target};
 use crate::limits::Limits;
@@ -54,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) files: Arc<Files>,
     pub(crate) indexes: Arc<LineIndexes>,
+    pub(crate) searches: search::Settings,
     pub(crate) limits: Limits,
 }
 
@@ -61,6 +66,10 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Core {
     files: Places,
+    /// A change of files has come to its end.
+    changed: Arc<Notify>,
+    /// Threads of the searches.
+    crew: Arc<Crew>,
     parts: Parts,
     logs: Logs,
     readers: Readers,
@@ -70,14 +79,17 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core that takes calls.
+    /// A core that takes calls. To be made in the runtime that serves.
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let tasks = TaskTracker::new();
         Arc::new(Self {
             files: Places::new(&parts.limits),
+            changed: Arc::default(),
+            crew: file::search::crew(&parts.limits, &tasks),
             parts,
             logs: Logs::default(),
             readers: Readers::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             closing: CancellationToken::new(),
             draining: AtomicBool::new(false),
         })

@@ -27,6 +27,7 @@ use crate::files::roots::{Root, Roots};
 use crate::files::secret::SecretFiles;
 use crate::host::client::{Answer, HostClient};
 use crate::host::message::{Descriptor, Reply, Request};
+use crate::limits::Limits;
 use crate::process::error::ProcessError;
 
 /// Time between two reports of contact; less where a quarter of the lease is.
@@ -136,6 +137,7 @@ pub struct Registry {
     means: Means,
     secrets: Arc<SecretFiles>,
     capacity: usize,
+    unsized_bytes: u64,
     /// Std: held for one look-up or change, never across an await.
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
 }
@@ -150,7 +152,7 @@ impl Registry {
         home: Option<PathBuf>,
         means: Means,
         secrets: SecretFiles,
-        capacity: usize,
+        limits: &Limits,
     ) -> Self {
         Self {
             engine,
@@ -158,7 +160,8 @@ impl Registry {
             home,
             means,
             secrets: Arc::new(secrets),
-            capacity,
+            capacity: limits.sessions,
+            unsized_bytes: limits.file_unsized_bytes,
             sessions: Mutex::default(),
         }
     }
@@ -416,7 +419,9 @@ impl Registry {
         }
         let resolver = Resolver::new(Roots::new(roots), cwd, self.means);
         Ok(Session {
-            fence: Arc::new(Fence::new(resolver, Arc::clone(&self.secrets))),
+            fence: Arc::new(
+                Fence::new(resolver, Arc::clone(&self.secrets)).reading_at_most(self.unsized_bytes),
+            ),
             record,
             epoch,
             contact: Mutex::new(Instant::now()),

@@ -28,6 +28,7 @@ mod idle;
 mod latency;
 mod relay;
 mod restart;
+mod search;
 mod spawn;
 mod stamp;
 mod stats;
@@ -43,7 +44,7 @@ use crate::relay::Relay;
 use crate::stats::Report;
 
 /// Name and what it measures.
-const ROWS: [(&str, &str); 13] = [
+const ROWS: [(&str, &str); 15] = [
     ("P1", "start `true` → exit known, one at a time"),
     ("P2", "the same for `bash -c true`"),
     ("P3", "child's write → bytes at the client"),
@@ -59,6 +60,8 @@ const ROWS: [(&str, &str); 13] = [
         "the daemon killed under 1,000 processes → a read answers",
     ),
     ("F1", "a page deep in a 1 GiB text, and the next"),
+    ("F2", "a literal and a regex over a large source tree"),
+    ("F3", "the paths of 100,000 files"),
     ("F5", "one line of a 1 MiB file edited, durable"),
 ];
 
@@ -195,6 +198,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
             "P11" => spawn::beside_idle(&mut bench).await,
             "P12" => restart::run(&mut bench).await,
             "F1" => files::deep_lines(&mut bench).await,
+            "F2" => search::grep(&mut bench).await,
+            "F3" => search::glob(&mut bench).await,
             _ => files::edit(&mut bench).await,
         };
         // What was measured so far is worth telling all the same.

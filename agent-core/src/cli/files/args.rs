@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::search_args::{GlobArgs, GrepArgs};
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum FileCommand {
     /// List a directory.
@@ -14,6 +16,10 @@ pub(crate) enum FileCommand {
     Cat(CatArgs),
     /// Tell what a path names: kind, size, mode, owner, times.
     Stat(StatArgs),
+    /// Find files by their names.
+    Glob(GlobArgs),
+    /// Find text in files.
+    Grep(Box<GrepArgs>),
     /// Replace text in a file.
     Edit(EditArgs),
     /// Make a file, or replace its content, with what comes on stdin.
@@ -35,13 +41,15 @@ pub(crate) enum FileCommand {
 Examples:
   executor ls
   executor ls -al src
-  executor ls --json src | jq -r .path
+  executor ls -l src Cargo.toml
+  executor ls --json src | jq -r '.path // empty'
 
-A name with bytes that are no text is shown with \\xNN for each of them.")]
+A name with bytes that are no text is shown with \\xNN for each of them. The
+last line of --json is a summary.")]
 pub(crate) struct LsArgs {
-    /// The directory; without it the current one.
+    /// Directories, and files; without any the current directory.
     #[arg(default_value = ".")]
-    pub(crate) path: PathBuf,
+    pub(crate) paths: Vec<PathBuf>,
 
     /// Also names that begin with a dot.
     #[arg(long, short)]
@@ -50,6 +58,10 @@ pub(crate) struct LsArgs {
     /// Kind and mode, size and time before each name.
     #[arg(long, short)]
     pub(crate) long: bool,
+
+    /// At most this many entries of each, 1 to 100000.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
 }
 
 #[derive(Debug, clap::Args)]

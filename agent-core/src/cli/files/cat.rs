@@ -7,33 +7,53 @@ use serde_json::{Value, json};
 
 use super::args::CatArgs;
 use super::{Place, json as file_json};
-use crate::cli::failure::{CliError, print_line};
+use crate::cli::failure::{CliError, print_line, report};
 use crate::cli::sink::{Sink, Target};
 
-/// Prints the bytes of files, one after the other.
-pub(super) async fn run(place: &Place<'_>, args: &CatArgs) -> Result<(), CliError> {
+/// Prints the bytes of files, one after the other. Says how many could not be
+/// read, which has been told.
+pub(super) async fn run(place: &Place<'_>, args: &CatArgs) -> Result<usize, CliError> {
     let sink = Sink::start()?;
+    let mut failed = 0;
     for path in &args.paths {
-        let path = place.path(path)?;
-        let mut bytes = place.session.read_bytes(v1::ReadBytesRequest {
-            path: path.clone(),
-            offset: args.offset,
-            length: args.length,
-            ..Default::default()
-        });
-        loop {
-            let offset = bytes.offset();
-            let Some(data) = bytes.next().await? else {
-                break;
-            };
-            if place.context.json {
-                print_line(part(&path, offset, &data))?;
-            } else {
-                sink.write(Target::Stdout, data).await?;
+        match one(place, args, place.path(path)?, &sink).await {
+            Ok(()) => {}
+            Err(error @ CliError::Client(_)) => {
+                // In its place: what came before is written first.
+                sink.settle().await?;
+                report(&error, place.context.json);
+                failed += 1;
             }
+            Err(error) => return Err(error),
         }
     }
-    sink.finish().await
+    sink.finish().await?;
+    Ok(failed)
+}
+
+async fn one(
+    place: &Place<'_>,
+    args: &CatArgs,
+    path: Vec<u8>,
+    sink: &Sink,
+) -> Result<(), CliError> {
+    let mut bytes = place.session.read_bytes(v1::ReadBytesRequest {
+        path: path.clone(),
+        offset: args.offset,
+        length: args.length,
+        ..Default::default()
+    });
+    loop {
+        let offset = bytes.offset();
+        let Some(data) = bytes.next().await? else {
+            return Ok(());
+        };
+        if place.context.json {
+            print_line(part(&path, offset, &data))?;
+        } else {
+            sink.write(Target::Stdout, data).await?;
+        }
+    }
 }
 
 /// As `text` where the bytes are UTF-8, else as `base64`.

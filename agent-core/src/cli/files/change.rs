@@ -27,8 +27,9 @@ pub(super) async fn rm(place: &Place<'_>, args: &RmArgs) -> Result<(), CliError>
             });
             file_json::extend(&mut object, rest);
             print_line(Value::from(object))?;
-        } else {
+        } else if answer.removed > 0 {
             place.tell_undo(&answer.undo_token);
+            place.tell_no_undo(&answer.undo_token);
         }
     }
     Ok(())
@@ -45,9 +46,12 @@ pub(super) async fn mv(place: &Place<'_>, args: &MvArgs) -> Result<(), CliError>
     };
     let answer = place.session.rename_file(request).await?;
     if place.context.json {
+        let durability = answer.durability.unwrap_or_default();
         let mut object = file_json::info(&file(answer.file)?);
         let rest = json!({
             "unchanged": answer.unchanged,
+            "atomic": durability.atomic,
+            "checked": durability.checked,
             "undo_token": place.undo_token(&answer.undo_token),
             "replayed": answer.replayed,
         });

@@ -82,6 +82,40 @@ pub(super) fn summary(summary: &v1::ListSummary) -> Value {
     json!({ "summary": object })
 }
 
+/// The last line of a search; `shown` gives a path as results have it.
+pub(super) fn search_summary(
+    summary: &v1::SearchSummary,
+    shown: impl Fn(&[u8]) -> Vec<u8>,
+) -> Value {
+    let problems = summary.problems.iter().map(|problem| {
+        let mut object = at(&shown(&problem.path));
+        object.insert("message".into(), problem.message.clone().into());
+        Value::from(object)
+    });
+    json!({"summary": {
+        "matches": summary.matches,
+        "files_matched": summary.files_matched,
+        "files": summary.files,
+        "directories": summary.directories,
+        "bytes": summary.bytes,
+        "complete": summary.complete,
+        "limit_reached": summary.limit_reached,
+        "lines_clipped": summary.lines_clipped,
+        "files_cut": summary.files_cut,
+        "ignored": summary.ignored,
+        "hidden": summary.hidden,
+        "filtered": summary.filtered,
+        "too_deep": summary.too_deep,
+        "links": summary.links,
+        "special": summary.special,
+        "secret": summary.secret,
+        "binary": summary.binary,
+        "too_large": summary.too_large,
+        "unreadable": summary.unreadable,
+        "problems": problems.collect::<Vec<_>>(),
+    }})
+}
+
 /// Adds what `more`, an object, has.
 pub(super) fn extend(object: &mut Map<String, Value>, more: Value) {
     if let Value::Object(more) = more {

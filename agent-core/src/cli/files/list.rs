@@ -1,23 +1,83 @@
 //! `executor ls` and `executor tree`
 
-use executor_client::{Listing, v1};
+use executor_client::{ClientError, Listing, Reason, path_bytes, v1};
 
 use super::args::{LsArgs, TreeArgs};
 use super::{Place, json, shown};
-use crate::cli::failure::{CliError, notice, print_line};
+use crate::cli::failure::{CliError, notice, print_line, report};
 
-/// Lists a directory.
-pub(super) async fn ls(place: &Place<'_>, args: &LsArgs) -> Result<(), CliError> {
+/// Lists directories and files, one after the other. Says how many could not
+/// be listed, which has been told.
+pub(super) async fn ls(place: &Place<'_>, args: &LsArgs) -> Result<usize, CliError> {
+    let mut failed = 0;
+    for (index, given) in args.paths.iter().enumerate() {
+        let (path, given) = (place.path(given)?, path_bytes(given));
+        let (listing, of_directory) = match listing(place, args, path, &given).await {
+            Ok(listing) => listing,
+            Err(error) => {
+                report(&CliError::from(error), place.context.json);
+                failed += 1;
+                continue;
+            }
+        };
+        if place.context.json {
+            in_json(&listing)?;
+            continue;
+        }
+        if args.paths.len() > 1 && of_directory {
+            let gap = if index == 0 { "" } else { "\n" };
+            print_line(format_args!("{gap}{}:", shown::name(&given)))?;
+        }
+        print(&listing, args.long)?;
+    }
+    Ok(failed)
+}
+
+/// Of a directory; what is none is an entry by itself, with the name given.
+async fn listing(
+    place: &Place<'_>,
+    args: &LsArgs,
+    path: Vec<u8>,
+    given: &[u8],
+) -> Result<(Listing, bool), ClientError> {
     let request = v1::ListDirectoryRequest {
-        path: place.path(&args.path)?,
+        path: path.clone(),
         depth: 1,
         skip_hidden: !args.all,
+        limit: args.limit,
         ..Default::default()
     };
-    let listing = place.session.list_directory(request).await?;
-    if place.context.json {
-        return in_json(&listing);
-    }
+    let error = match place.session.list_directory(request).await {
+        Err(error) if error.reason() == Some(Reason::PathNotADirectory) => error,
+        listing => return listing.map(|listing| (listing, true)),
+    };
+    let request = v1::StatFileRequest {
+        path,
+        no_follow: true,
+        ..Default::default()
+    };
+    // What it is not either is told by what was asked first.
+    let info = place.session.stat(request).await.map_err(|_| error)?;
+    let info = info.file.unwrap_or_default();
+    let listing = Listing {
+        entries: vec![v1::DirectoryEntry {
+            path: given.to_vec(),
+            kind: info.kind,
+            size: info.size,
+            mode: info.mode,
+            modified_at: info.modified_at,
+            link_target: info.link_target,
+        }],
+        summary: v1::ListSummary {
+            path: info.path,
+            entries: 1,
+            ..Default::default()
+        },
+    };
+    Ok((listing, false))
+}
+
+fn print(listing: &Listing, long: bool) -> Result<(), CliError> {
     let sizes = listing
         .entries
         .iter()
@@ -25,7 +85,7 @@ pub(super) async fn ls(place: &Place<'_>, args: &LsArgs) -> Result<(), CliError>
     let width = sizes.max().unwrap_or(1);
     for entry in &listing.entries {
         let name = named(entry, &entry.path);
-        if args.long {
+        if long {
             let mode = shown::mode(entry.kind(), entry.mode);
             let time = shown::time(shown::seconds(entry));
             print_line(format_args!("{mode} {:>width$} {time} {name}", entry.size))?;
@@ -33,7 +93,7 @@ pub(super) async fn ls(place: &Place<'_>, args: &LsArgs) -> Result<(), CliError>
             print_line(name)?;
         }
     }
-    tell_what_is_missing(&listing.summary, false);
+    tell_what_is_missing(&listing.summary);
     Ok(())
 }
 
@@ -62,7 +122,7 @@ pub(super) async fn tree(place: &Place<'_>, args: &TreeArgs) -> Result<(), CliEr
         "{} entries, {} left out",
         summary.entries, summary.ignored
     ))?;
-    tell_what_is_missing(summary, true);
+    tell_what_is_missing(summary);
     Ok(())
 }
 
@@ -82,15 +142,10 @@ fn in_json(listing: &Listing) -> Result<(), CliError> {
 }
 
 /// Silence would say that this is all.
-fn tell_what_is_missing(summary: &v1::ListSummary, has_limit: bool) {
+fn tell_what_is_missing(summary: &v1::ListSummary) {
     if summary.limit_reached {
-        let hint = if has_limit {
-            "; raise --limit to see more"
-        } else {
-            ""
-        };
         notice(format_args!(
-            "only the first {} entries are listed{hint}",
+            "only the first {} entries are listed; raise --limit to see more",
             summary.entries
         ));
     }

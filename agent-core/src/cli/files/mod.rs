@@ -11,6 +11,8 @@ mod change;
 mod edit;
 mod json;
 mod list;
+mod search;
+pub(super) mod search_args;
 mod shown;
 mod stat;
 mod terminal_image;
@@ -24,7 +26,7 @@ use agent_core::local::LocalMachine;
 use executor_client::{Session, path_bytes};
 
 use self::args::FileCommand;
-use super::failure::{CliError, notice};
+use super::failure::{CliError, OWN_FAILURE, notice};
 use super::session_file::persistent_session;
 use super::{Context, daemon};
 
@@ -32,20 +34,27 @@ use super::{Context, daemon};
 pub(crate) async fn run(context: &Context, command: FileCommand) -> Result<u8, CliError> {
     let place = Place::open(context, matches!(command, FileCommand::Undo(_))).await?;
     let done = match &command {
-        FileCommand::Ls(args) => list::ls(&place, args).await,
-        FileCommand::Tree(args) => list::tree(&place, args).await,
-        FileCommand::Cat(args) => cat::run(&place, args).await,
-        FileCommand::Stat(args) => stat::run(&place, args).await,
-        FileCommand::Edit(args) => edit::run(&place, args).await,
-        FileCommand::Write(args) => write::run(&place, args).await,
-        FileCommand::Rm(args) => change::rm(&place, args).await,
-        FileCommand::Mv(args) => change::mv(&place, args).await,
-        FileCommand::Mkdir(args) => change::mkdir(&place, args).await,
-        FileCommand::Undo(args) => change::undo(&place, args).await,
-        FileCommand::View(args) => view::run(&place, args).await,
+        FileCommand::Ls(args) => list::ls(&place, args).await.map(code),
+        FileCommand::Cat(args) => cat::run(&place, args).await.map(code),
+        FileCommand::Glob(args) => search::glob(&place, args).await,
+        FileCommand::Grep(args) => search::grep(&place, args).await,
+        FileCommand::Tree(args) => list::tree(&place, args).await.map(|()| 0),
+        FileCommand::Stat(args) => stat::run(&place, args).await.map(|()| 0),
+        FileCommand::Edit(args) => edit::run(&place, args).await.map(|()| 0),
+        FileCommand::Write(args) => write::run(&place, args).await.map(|()| 0),
+        FileCommand::Rm(args) => change::rm(&place, args).await.map(|()| 0),
+        FileCommand::Mv(args) => change::mv(&place, args).await.map(|()| 0),
+        FileCommand::Mkdir(args) => change::mkdir(&place, args).await.map(|()| 0),
+        FileCommand::Undo(args) => change::undo(&place, args).await.map(|()| 0),
+        FileCommand::View(args) => view::run(&place, args).await.map(|()| 0),
     };
     place.close().await;
-    done.map(|()| 0)
+    done
+}
+
+/// Of a command that goes on after a path that failed.
+fn code(failed: usize) -> u8 {
+    if failed == 0 { 0 } else { OWN_FAILURE }
 }
 
 /// Where files are read and changed.
@@ -113,6 +122,17 @@ impl<'a> Place<'a> {
     fn tell_undo(&self, token: &str) {
         if self.can_undo(token) {
             notice(format_args!("take it back with: executor undo {token}"));
+        }
+    }
+
+    /// Tells that a removal cannot be taken back, where others can.
+    fn tell_no_undo(&self, token: &str) {
+        #[cfg(feature = "local")]
+        if self.local.is_some() {
+            return;
+        }
+        if token.is_empty() {
+            notice("removed for good: nothing of it is kept for undo");
         }
     }
 

@@ -119,6 +119,9 @@ async fn foreground(
                 // so it has to be ended by itself.
                 let _ = process.stop(GRACE).await;
             }
+            if is_unreachable(&error) {
+                tell_lost(&process);
+            }
             Err(error)
         }
     }
@@ -158,6 +161,14 @@ fn tell_exit(
         }
     }
     Ok(())
+}
+
+/// The daemon may be back later, and the command still be there.
+fn tell_lost(process: &Process) {
+    let id = process.id();
+    notice(format_args!(
+        "lost sight of {id}, which may still run: executor ps tells, once a daemon is there again"
+    ));
 }
 
 fn is_unreachable(error: &CliError) -> bool {

@@ -42,7 +42,7 @@ pub fn read_image(
 ) -> Result<ReadImage, FileError> {
     within("max_image_kb", bounds.kilobytes, KILOBYTES)?;
     within("max_side", bounds.side, SIDE)?;
-    let content = Content::open(fence.object(given, Last::Follow)?)?;
+    let content = Content::open(fence.object(given, Last::Follow)?, fence.unsized_bytes())?;
     let refused = |error| match error {
         super::error::ImageError::Cancelled => FileError::Cancelled,
         error => FileError::Image {

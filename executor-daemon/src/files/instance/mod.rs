@@ -5,7 +5,9 @@
 //!  $STATE/instances/<random>/     held by flock(2) for as long as it lives
 //!     slot-N      what one mutation is about to leave in a directory
 //!     redo-…      the new content of a file that is written in place
+//!     old-…       its old content, where `undo-…` has it not
 //!     undo-…      what a file was before a mutation
+//!     conflict-N  a dead one's slot whose write in place could not be finished
 //! ```
 //!
 //! 1. A temporary's directory and random name are recorded before it is made,
@@ -15,6 +17,7 @@
 //!    is free belongs to the dead, and the next start recovers it (`recovery`).
 //! 3. What is not recorded is never removed: nothing is found by a pattern.
 
+pub(in crate::files) mod interrupted;
 mod location;
 mod record;
 pub(crate) mod recovery;
@@ -31,9 +34,10 @@ use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 pub(crate) use location::{FileId, Location};
-pub(crate) use record::{InPlace, Record, Seen, Temporary, millis_now};
+pub(crate) use record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
 pub(crate) use slot::{Slot, write_all_at};
 
+use crate::limits::Limits;
 use crate::socket::private_directory::{self, DirectoryError};
 
 /// How often a directory is made again when another start took it for a dead
@@ -64,6 +68,7 @@ pub(crate) struct Instance {
     name: String,
     /// Held: flock(2) belongs to this open directory.
     directory: OwnedFd,
+    undo_file_bytes: u64,
     // Std: held for a push or a pop.
     slots: Mutex<Slots>,
 }
@@ -77,12 +82,18 @@ struct Slots {
 }
 
 impl Instance {
+    /// As `open_with`, within the default limits.
+    #[cfg(test)]
+    pub(crate) fn open(state: &Path) -> Result<Self, InstanceError> {
+        Self::open_with(state, &Limits::default())
+    }
+
     /// Recovers what dead instances left below `state`, and makes a new one.
     ///
     /// # Errors
     /// When the directory cannot be used. What could not be recovered is
     /// logged, and tried again at the next start.
-    pub(crate) fn open(state: &Path) -> Result<Self, InstanceError> {
+    pub(crate) fn open_with(state: &Path, limits: &Limits) -> Result<Self, InstanceError> {
         let path = state.join("instances");
         let all = private_directory::open(&path)?;
         let unusable = |errno| InstanceError::Unusable {
@@ -99,6 +110,7 @@ impl Instance {
                     all,
                     name,
                     directory,
+                    undo_file_bytes: limits.undo_file_bytes,
                     slots: Mutex::default(),
                 });
             }
@@ -136,6 +148,11 @@ impl Instance {
     /// The directory, to move things into and out of.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
+    }
+
+    /// Largest file that is kept for an undo.
+    pub(in crate::files) fn undo_file_bytes(&self) -> u64 {
+        self.undo_file_bytes
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {

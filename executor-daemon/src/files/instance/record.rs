@@ -14,6 +14,24 @@ pub(crate) enum Record {
     Temporary(Temporary),
     /// A file that is written in place.
     InPlace(InPlace),
+    /// What is taken from a name to be removed, if it is what it displaces.
+    Aside(Temporary),
+    /// Two names that are exchanged, of which the first is then removed.
+    Exchanged(Exchanged),
+}
+
+/// A rename that replaces a file: `from` takes the place of what has the name
+/// `to`, and that is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exchanged {
+    /// The name that is left.
+    pub(crate) from: Location,
+    /// The name that is taken.
+    pub(crate) to: Location,
+    /// What is renamed.
+    pub(crate) moved: FileId,
+    /// What is removed.
+    pub(crate) displaces: Seen,
 }
 
 /// A temporary, and the name that it is for.
@@ -67,6 +85,10 @@ pub(crate) struct InPlace {
     pub(crate) before: Seen,
     /// The whole new content: a file in the instance's directory.
     pub(crate) image: String,
+    /// The old content, at least as much of it as is written over: likewise.
+    pub(crate) old: String,
+    /// BLAKE3 of the old content beyond the new one's length.
+    pub(crate) tail: [u8; 32],
     /// Bytes of it.
     pub(crate) length: u64,
     /// BLAKE3 of it.

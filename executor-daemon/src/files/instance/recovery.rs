@@ -12,9 +12,17 @@
 //! | something else | something else | left alone, and told |
 //! | no inode was recorded | | removed if empty, ours, and made after the record |
 //!
-//! A file that was being written in place is written again from its redo image.
+//! What was taken from a name to be removed is removed, if it is that; something
+//! else gets its name back, if nothing has it. Of two names that were exchanged
+//! the first is removed if both are as the exchange left them.
+//!
+//! A file that was being written in place is written again from its redo image,
+//! if it is as an interrupted write leaves it (`interrupted`). Otherwise somebody
+//! else wrote since, or it is no longer there: it is left alone and told, and the
+//! record, the new content and the old stay for a look for [`KEPT_SECONDS`].
 
-use std::ffi::OsStr;
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -22,13 +30,17 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::interrupted::is_interrupted;
 use super::location::FileId;
-use super::record::{InPlace, Record, Seen, Temporary};
+use super::record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
 use super::{lock, names, slot};
+use crate::files::object::Facts;
 
 /// Clocks of file systems tick coarsely: a file may seem this much older than
 /// a record that was written before it was made.
 const TICK_MILLIS: u64 = 100;
+/// How long is kept what could not be finished: a week.
+const KEPT_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Recovers all dead instances. One that cannot be recovered keeps its
 /// directory for the next start.
@@ -38,11 +50,13 @@ pub(crate) fn recover(all: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let Some(directory) = lock(all, name)? else {
             continue;
         };
-        if !instance(&directory, &path.join(name)) {
+        let Some(kept) = instance(&directory, &path.join(name)) else {
             continue;
+        };
+        let mut gone = empty_but(&directory, &kept);
+        if kept.is_empty() {
+            gone = gone.and_then(|()| rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR));
         }
-        let gone =
-            empty(&directory).and_then(|()| rustix::fs::unlinkat(all, name, AtFlags::REMOVEDIR));
         if let Err(errno) = gone {
             tracing::warn!(instance = ?path.join(name), %errno, "a dead instance's directory stays");
         }
@@ -50,34 +64,101 @@ pub(crate) fn recover(all: &OwnedFd, path: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `true` when nothing is left to do.
-fn instance(directory: &OwnedFd, path: &Path) -> bool {
+/// Names in an instance's directory.
+type Names = HashSet<Vec<u8>>;
+
+/// What is to be kept for a look; `None` when there is something left to do at
+/// the next start.
+fn instance(directory: &OwnedFd, path: &Path) -> Option<Names> {
     let found = match names(directory) {
         Ok(found) => found,
         Err(errno) => {
             tracing::warn!(instance = ?path, %errno, "a dead instance cannot be read");
-            return false;
+            return None;
         }
     };
     let mut whole = true;
-    for name in found.iter().filter(|n| n.as_bytes().starts_with(b"slot-")) {
-        let done = recover_slot(directory, OsStr::from_bytes(name.as_bytes()));
-        if let Err(errno) = done {
-            tracing::warn!(instance = ?path, slot = ?name, %errno, "not recovered; tried again at the next start");
-            whole = false;
+    let mut kept = Names::new();
+    for name in &found {
+        let done = if name.as_bytes().starts_with(b"slot-") {
+            recover_slot(directory, path, name)
+        } else if name.as_bytes().starts_with(b"conflict-") {
+            conflict(directory, path, name)
+        } else {
+            continue;
+        };
+        match done {
+            Ok(names) => kept.extend(names),
+            Err(errno) => {
+                tracing::warn!(instance = ?path, slot = ?name, %errno, "not recovered; tried again at the next start");
+                whole = false;
+            }
         }
     }
-    whole
+    whole.then_some(kept)
 }
 
-fn recover_slot(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+fn read(directory: &OwnedFd, name: &CString) -> Result<Option<(Record, Option<FileId>)>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    match slot::read(&file)? {
-        None => Ok(()),
-        Some((Record::Temporary(record), made)) => temporary(&record, made),
-        Some((Record::InPlace(record), _)) => in_place(directory, &record),
+    slot::read(&file)
+}
+
+/// What is to be kept of it.
+fn recover_slot(directory: &OwnedFd, path: &Path, name: &CString) -> Result<Names, Errno> {
+    match read(directory, name)? {
+        None => Ok(Names::new()),
+        Some((Record::Temporary(record), made)) => {
+            temporary(&record, made)?;
+            Ok(Names::new())
+        }
+        Some((Record::Aside(record), _)) => {
+            aside(&record)?;
+            Ok(Names::new())
+        }
+        Some((Record::Exchanged(record), _)) => {
+            exchanged(&record)?;
+            Ok(Names::new())
+        }
+        Some((Record::InPlace(record), _)) => {
+            if let Some(why) = in_place(directory, &record)? {
+                tracing::warn!(path = ?record.place.path(), why, "a write in place was interrupted and is not finished");
+                // Under another name: what it is then is nothing to be finished.
+                let slot = name.to_string_lossy();
+                let number = slot.trim_start_matches("slot-");
+                let renamed =
+                    CString::new(format!("conflict-{number}")).map_err(|_| Errno::INVAL)?;
+                rustix::fs::renameat(directory, name, directory, &renamed)?;
+                return conflict(directory, path, &renamed);
+            }
+            Ok(Names::new())
+        }
     }
+}
+
+/// What is to be kept of a write in place that could not be finished.
+fn conflict(directory: &OwnedFd, path: &Path, name: &CString) -> Result<Names, Errno> {
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    // When it was renamed.
+    let since = u64::try_from(stat.st_ctime).unwrap_or(0);
+    let Some((Record::InPlace(record), _)) = read(directory, name)? else {
+        return Ok(Names::new());
+    };
+    if since.saturating_add(KEPT_SECONDS) < millis_now() / 1000 {
+        return Ok(Names::new());
+    }
+    tracing::warn!(
+        path = ?record.place.path(),
+        content = ?path.join(&record.image),
+        old = ?path.join(&record.old),
+        "a write in place was not finished; what was to be written and what was there are kept for a week",
+    );
+    let names = [
+        name.to_bytes(),
+        record.image.as_bytes(),
+        record.old.as_bytes(),
+    ];
+    Ok(names.map(<[u8]>::to_vec).into())
 }
 
 fn temporary(record: &Temporary, made: Option<FileId>) -> Result<(), Errno> {
@@ -120,50 +201,91 @@ fn temporary(record: &Temporary, made: Option<FileId>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The redo image is whole: it was fsynced before the record was written.
-fn in_place(instance: &OwnedFd, record: &InPlace) -> Result<(), Errno> {
+fn aside(record: &Temporary) -> Result<(), Errno> {
     let path = record.place.path();
     let Some(directory) = record.place.directory()? else {
-        tracing::warn!(?path, "was being written and is no longer to be found");
+        tracing::warn!(?path, "was to be removed and is no longer to be found");
         return Ok(());
+    };
+    let name = record.place.name();
+    let Some(there) = look(&directory, &name)? else {
+        return Ok(());
+    };
+    if record.displaces == Some(there) {
+        return remove(&directory, &name);
+    }
+    let target = OsStr::from_bytes(&record.target);
+    let flags = RenameFlags::NOREPLACE;
+    match rustix::fs::renameat_with(&directory, &name, &directory, target, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => {
+            tracing::warn!(?path, ?target, "holds what somebody else wrote; left alone");
+            Ok(())
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn exchanged(record: &Exchanged) -> Result<(), Errno> {
+    let (Some(from), Some(to)) = (record.from.directory()?, record.to.directory()?) else {
+        return Ok(());
+    };
+    let moved = look(&to, &record.to.name())?;
+    let left = look(&from, &record.from.name())?;
+    if moved.is_none_or(|moved| moved.id != record.moved) {
+        return Ok(());
+    }
+    match left {
+        Some(left) if left == record.displaces => remove(&from, &record.from.name()),
+        Some(_) => {
+            let path = record.from.path();
+            tracing::warn!(
+                ?path,
+                "was being renamed, and somebody else wrote meanwhile; left alone"
+            );
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Finishes it; else why not. The redo image is whole: it was fsynced before the
+/// record was written.
+fn in_place(instance: &OwnedFd, record: &InPlace) -> Result<Option<&'static str>, Errno> {
+    let Some(directory) = record.place.directory()? else {
+        return Ok(Some("its directory is no longer to be found"));
     };
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = match rustix::fs::openat(&directory, record.place.name(), flags, Mode::empty()) {
-        Err(Errno::NOENT) => {
-            tracing::warn!(?path, "was being written and was removed since");
-            return Ok(());
-        }
+        Err(Errno::NOENT) => return Ok(Some("it was removed since")),
         opened => opened?,
     };
-    let now = Seen::from(&rustix::fs::fstat(&handle)?);
-    if now.id != record.before.id || !interrupted_at(now.size, record) {
-        tracing::warn!(
-            ?path,
-            "was being written and is another file now; left alone"
-        );
-        return Ok(());
+    if FileId::of(&handle)? != record.before.id {
+        return Ok(Some("another file has its name"));
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let image = match rustix::fs::openat(instance, &record.image, flags, Mode::empty()) {
+    let kept = |name: &str| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(instance, name, flags, Mode::empty())
+    };
+    let (image, old) = match (kept(&record.image), kept(&record.old)) {
         // Removed before the record was taken back: it was finished.
-        Err(Errno::NOENT) => return Ok(()),
-        opened => opened?,
+        (Err(Errno::NOENT), _) => return Ok(None),
+        (image, old) => (image?, old?),
     };
     let file = crate::files::in_place::reopen_for_writing(&handle)?;
+    let now = Facts::of(&file)?;
+    if !is_interrupted(&file, now.size, &image, &old, record)?
+        || Facts::of(&file)?.version() != now.version()
+    {
+        return Ok(Some("somebody else changed it since"));
+    }
     crate::files::in_place::copy_over(&image, &file, record.length)?;
     if rustix::fs::fstat(&file)?.st_mode & 0o7777 != record.mode {
         rustix::fs::fchmod(&file, Mode::from_raw_mode(record.mode))?;
     }
     rustix::fs::fsync(&file)?;
-    tracing::info!(?path, "a write in place that was interrupted is finished");
-    Ok(())
-}
-
-/// A write that was interrupted may have left a file of this size: it grows to
-/// its new size, and is cut to it at the end.
-fn interrupted_at(size: u64, record: &InPlace) -> bool {
-    let (old, new) = (record.before.size, record.length);
-    size == old || size == new || (old..=new).contains(&size)
+    tracing::info!(path = ?record.place.path(), "a write in place that was interrupted is finished");
+    Ok(None)
 }
 
 fn look(directory: &OwnedFd, name: &OsStr) -> Result<Option<Seen>, Errno> {
@@ -204,7 +326,14 @@ fn fits(directory: &OwnedFd, name: &OsStr, record: &Temporary) -> Result<bool, E
 
 /// Removes the files in an instance's directory.
 pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
+    empty_but(directory, &Names::new())
+}
+
+fn empty_but(directory: &OwnedFd, kept: &Names) -> Result<(), Errno> {
     for name in names(directory)? {
+        if kept.contains(name.as_bytes()) {
+            continue;
+        }
         rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
     }
     Ok(())

@@ -19,9 +19,9 @@ use super::Instance;
 use super::location::FileId;
 use super::record::Record;
 
-/// Where the inode is written: behind the longest record there can be (two
+/// Where the inode is written: behind the longest record there can be (four
 /// paths of 4,095 bytes, three names of 255, numbers).
-const INODE: u64 = 12 << 10;
+const INODE: u64 = 20 << 10;
 const CHECKSUM: usize = 16;
 const HEAD: usize = 4 + CHECKSUM;
 const ADDED: usize = CHECKSUM + 16;
@@ -168,15 +168,7 @@ impl Drop for Slot<'_> {
 /// record that was cut short, before whose end nothing was made.
 pub(super) fn read(file: &OwnedFd) -> Result<Option<(Record, Option<FileId>)>, Errno> {
     let mut bytes = vec![0; usize::try_from(INODE).unwrap_or(0) + ADDED];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pread(file, rest, filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    read_at(file, &mut bytes, 0)?;
     Ok(parse(&bytes))
 }
 
@@ -220,6 +212,20 @@ pub(in crate::files) fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM] {
     let mut sum = [0; CHECKSUM];
     hasher.finalize_xof().fill(&mut sum);
     sum
+}
+
+/// Fills `buffer` from `at`; less only where the file ends.
+pub(super) fn read_at(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, at + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
 }
 
 /// Writes all of `bytes` at `at`: a short write goes on, none is success.

@@ -5,6 +5,9 @@
     reason = "tests look at files as an outsider does"
 )]
 
+mod aside;
+mod in_place;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -230,50 +233,6 @@ fn a_directory_that_is_another_one_now_is_not_touched() {
     drop(instance);
     drop(world.instance());
     assert_eq!(world.names(), ["t"]);
-}
-
-#[test]
-fn a_write_in_place_is_finished() {
-    for (partly, size) in [
-        ("new con old content", 19),
-        ("new content, longe", 18),
-        ("", 0),
-    ] {
-        let world = World::new();
-        let file = world.work("f");
-        fs::write(&file, "the old old content").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let before = Seen::from(&rustix::fs::stat(&file).unwrap());
-        let instance = world.instance();
-        let (image, handle) = instance.file("redo-").unwrap();
-        let content = b"new content, longer than the old";
-        write_all_at(&handle, content, 0).unwrap();
-        let slot = instance
-            .record(&Record::InPlace(InPlace {
-                place: world.location("f"),
-                before,
-                image,
-                length: content.len() as u64,
-                digest: *blake3::hash(content).as_bytes(),
-                mode: 0o640,
-            }))
-            .unwrap();
-        slot.sync().unwrap();
-        let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
-        rustix::io::pwrite(&opened, partly.as_bytes(), 0).unwrap();
-        if size == 0 {
-            // Somebody else emptied it: no longer what was interrupted.
-            opened.set_len(0).unwrap();
-        }
-        slot.instance_outlives();
-        instance.slots().kept = 1;
-        drop(instance);
-        drop(world.instance());
-        let expected: &[u8] = if size == 0 { b"" } else { content };
-        assert_eq!(fs::read(&file).unwrap(), expected, "{partly:?}");
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o640);
-        assert_eq!(world.instances(), 0);
-    }
 }
 
 #[test]

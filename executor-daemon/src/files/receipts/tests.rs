@@ -210,7 +210,8 @@ fn files_of_sessions_of_long_ago_are_swept() {
     let (old, new) = (world.operation(1), world.operation(1));
     world.write(&receipts, &old, true, b"r");
     let file = std::fs::File::open(world.file()).unwrap();
-    let long_ago = std::time::SystemTime::now() - Duration::from_millis(ABANDONED_MILLIS + 10_000);
+    let long_ago =
+        std::time::SystemTime::now() - Duration::from_millis(over::ABANDONED_MILLIS + 10_000);
     file.set_modified(long_ago).unwrap();
     drop(world.open());
     assert!(world.file().metadata().is_err());

@@ -281,3 +281,90 @@ fn a_directory_that_cannot_be_read_is_told_and_the_rest_is_listed() {
     assert_eq!((summary.unreadable, summary.problems.len()), (1, 1));
     assert_eq!(summary.problems[0].0, Path::new("d1"));
 }
+
+/// A number that is as good as random.
+fn mixed(n: u64) -> u64 {
+    let n = (n ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (n ^ (n >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 16
+}
+
+#[test]
+fn large_directories_are_listed_whole_and_in_order_in_bounded_memory() {
+    /// What all levels together may take; the directories hold far more.
+    const MOST: usize = (256 + 3 * 16) << 10;
+    let tree = Tree::new();
+    let mut all = Vec::new();
+    for directory in ["m", "m/m", "m/m/m"] {
+        std::fs::create_dir_all(tree.at("w/app/big").join(directory)).unwrap();
+        all.push(PathBuf::from(directory));
+        for n in 0..3_000 {
+            let length = usize::try_from(mixed(n) % 180).unwrap();
+            let name = format!("{:04x}{}", mixed(n) & 0xffff, "x".repeat(length));
+            let path = Path::new(directory).join(format!("{name}-{n}"));
+            tree.file(Path::new("w/app/big").join(&path).to_str().unwrap(), "");
+            all.push(path);
+        }
+    }
+    all.sort_by_key(|path| {
+        path.components()
+            .map(|c| c.as_os_str().to_owned())
+            .collect::<Vec<_>>()
+    });
+    let fence = Arc::new(tree.fence(BOTH[0]));
+    let cancel = Cancel::new();
+    for limit in [20_000, 5_000] {
+        let options = Options { limit, ..deep(8) };
+        let fence = Arc::clone(&fence);
+        let mut listing = Listing::open(fence, "big".as_ref(), options, &cancel).unwrap();
+        let mut found = Vec::new();
+        while let Some(entry) = listing.next_entry(&cancel).unwrap() {
+            assert!(listing.buffered() <= MOST, "{} bytes", listing.buffered());
+            found.push(entry.path);
+        }
+        let expected = all.len().min(limit as usize);
+        assert_eq!(found.len(), expected);
+        assert!(found == all[..expected], "not in order");
+        assert_eq!(listing.summary().limit_reached, expected < all.len());
+    }
+}
+
+#[test]
+fn what_is_left_out_of_a_large_directory_is_counted_once() {
+    let tree = Tree::new();
+    std::fs::create_dir(tree.at("w/app/big")).unwrap();
+    for n in 0..4_000 {
+        let dot = if n % 4 == 0 { "." } else { "" };
+        tree.file(&format!("w/app/big/{dot}{n:05}{}", "x".repeat(150)), "");
+    }
+    let options = Options {
+        skip_hidden: true,
+        ..deep(1)
+    };
+    let (found, summary) = list(&tree, "big", &options);
+    assert_eq!((found.len(), summary.ignored), (3_000, 1_000));
+    assert!(!summary.limit_reached);
+}
+
+#[test]
+fn the_operator_says_how_many_entries_one_listing_may_have() {
+    let tree = Tree::new();
+    let fence = Arc::new(tree.fence(BOTH[0]));
+    for (limit, limit_max, fits) in [
+        (1, 1, true),
+        (2, 1, false),
+        (100_001, 200_000, true),
+        (0, 9, false),
+    ] {
+        let options = Options {
+            limit,
+            limit_max,
+            ..Options::default()
+        };
+        let opened = Listing::open(Arc::clone(&fence), "".as_ref(), options, &Cancel::new());
+        assert_eq!(opened.is_ok(), fits, "{limit} of {limit_max}");
+        if let Err(error) = opened {
+            let told = format!("1 to {limit_max} entries (limits.file_list_entries)");
+            assert!(error.to_string().contains(&told), "{error}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod model;
 mod mutations;
 mod plans;
 mod race;
+mod search;
 mod secrets;
 mod special;
 

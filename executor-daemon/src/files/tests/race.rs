@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use executor_proto::id::{OperationId, SessionId};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -30,6 +30,10 @@ use super::super::read_lines::{ReadLines, read_lines};
 use super::super::remove::RemoveSpec;
 use super::super::rename::RenameSpec;
 use super::super::resolve::Means;
+use super::super::search::crew::Crew;
+use super::super::search::pattern::Pattern;
+use super::super::search::request::{Glob, Grep, Scope};
+use super::super::search::{Search, Settings};
 use super::super::shared::Files;
 use super::super::stat::stat;
 use super::super::text::edits::Edit;
@@ -55,6 +59,7 @@ fn race(means: Means, operations: usize) {
     let stop = AtomicBool::new(false);
     let (mut done, mut refused) = (0_usize, 0_usize);
     std::thread::scope(|scope| {
+        let _stopped = Stopped(&stop);
         scope.spawn(|| {
             let exchange = |a: &str, b: &str| {
                 let (a, b) = (tree.at(a), tree.at(b));
@@ -73,6 +78,8 @@ fn race(means: Means, operations: usize) {
             session: SessionId::random(),
             indexes: LineIndexes::new(16),
             root: tree.at("w/app"),
+            crew: super::search::crew(2),
+            turn: AtomicUsize::new(0),
         };
         for n in 0..operations {
             let directory = if n % 3 == 0 { "d1" } else { "sub" };
@@ -81,7 +88,6 @@ fn race(means: Means, operations: usize) {
                 Err(_) => refused += 1,
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(seen(&tree.at("w/other")), outside, "{means:?}");
     assert!(
@@ -90,19 +96,30 @@ fn race(means: Means, operations: usize) {
     );
 }
 
+/// Ends the other thread also where a promise is broken.
+struct Stopped<'a>(&'a AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Racer<'a> {
     files: &'a Files,
     fence: Arc<Fence>,
     session: SessionId,
     indexes: LineIndexes,
     root: PathBuf,
+    crew: Arc<Crew>,
+    turn: AtomicUsize,
 }
 
 impl Racer<'_> {
     fn operate(&self, kind: usize, directory: &str) -> Result<(), FileError> {
         let at = |name: &str| format!("{directory}/{name}");
         let passwd = at("passwd");
-        match kind % 14 {
+        match kind % 16 {
             0 => self.reads_lines(passwd.as_ref()),
             1 => self.reads_bytes(passwd.as_ref()),
             2 => self.stats(passwd.as_ref()),
@@ -124,7 +141,9 @@ impl Racer<'_> {
                 recursive: true,
                 ..RemoveSpec::new(at("dir"))
             }),
-            _ => self.edits(passwd),
+            13 => self.edits(passwd),
+            14 => self.globs(directory),
+            _ => self.greps(directory),
         }
     }
 
@@ -133,6 +152,7 @@ impl Racer<'_> {
             session: self.session,
             fence: &self.fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         }
     }
 
@@ -182,6 +202,52 @@ impl Racer<'_> {
             assert!(!entry.path.ends_with("only-outside"));
         }
         Ok(())
+    }
+
+    fn globs(&self, given: &str) -> Result<(), FileError> {
+        let asked = Glob {
+            scope: self.scope(given),
+            ..Glob::default()
+        };
+        let fence = Arc::clone(&self.fence);
+        let mut search = Search::glob(fence, &asked, &Settings::default(), &self.crew)?;
+        while let Some(piece) = search.next_piece(&Cancel::new())? {
+            for entry in piece.entries {
+                assert!(!entry.path.ends_with(b"only-outside"));
+            }
+        }
+        Ok(())
+    }
+
+    fn greps(&self, given: &str) -> Result<(), FileError> {
+        let asked = Grep {
+            scope: self.scope(given),
+            pattern: Pattern {
+                text: "outside".to_owned(),
+                ..Pattern::default()
+            },
+            ..Grep::default()
+        };
+        let fence = Arc::clone(&self.fence);
+        let mut search = Search::grep(fence, &asked, &Settings::default(), &self.crew)?;
+        let found = search.next_piece(&Cancel::new())?;
+        assert!(found.is_none(), "{found:?}");
+        Ok(())
+    }
+
+    /// The directory, or all, in which it is come by on the way; or the file.
+    fn scope(&self, given: &str) -> Scope {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let path = match turn % 3 {
+            0 => given.to_owned(),
+            1 => ".".to_owned(),
+            _ => format!("{given}/passwd"),
+        };
+        Scope {
+            paths: vec![path.into()],
+            hidden: true,
+            ..Scope::default()
+        }
     }
 
     fn writes(&self, spec: &WriteSpec) -> Result<(), FileError> {

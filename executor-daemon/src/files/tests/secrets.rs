@@ -7,6 +7,7 @@ use std::path::Path;
 use super::super::entry::Last;
 use super::super::error::FileError;
 use super::super::fence::Fence;
+use super::super::resolve::ResolveError;
 use super::super::secret::{Own, SecretFiles};
 use super::fence::{entry, is_outside};
 use super::{BOTH, Tree, fence};
@@ -114,11 +115,24 @@ fn what_shows_a_process_is_secret_in_any_procfs_and_the_rest_is_not() {
         }
         is_secret(fence.directory("self/fd".as_ref()));
         // Links that the kernel makes up are not followed, by any means.
-        for given in ["self/root/etc", "self/cwd/x"] {
-            assert!(
-                fence.object(given.as_ref(), Last::Follow).is_err(),
-                "{given}"
-            );
+        for given in [
+            "self/root/etc",
+            "self/cwd/x",
+            "self/root/.",
+            "self/task/../cwd/a/b",
+        ] {
+            for last in [Last::Follow, Last::Keep] {
+                let error = fence.object(given.as_ref(), last).unwrap_err();
+                let magic = matches!(error, FileError::Resolve(ResolveError::MagicLink { .. }));
+                assert!(
+                    magic || matches!(error, FileError::Secret { .. }),
+                    "{given}: {error}"
+                );
+            }
+            let error = fence.object(given.as_ref(), Last::Follow).unwrap_err();
+            let text = error.to_string();
+            let told = text.contains("the kernel makes up itself") || text.contains("secret");
+            assert!(told, "{means:?}: {text}");
         }
         for given in [
             "self/status",

@@ -47,20 +47,21 @@ pub struct Applied {
 pub enum EditError {
     /// Empty text is everywhere.
     #[error(
-        "edits[{edit}].old is empty; give the text to replace, or write the whole file to create or fill it"
+        "{} old text is empty; give the text to replace, or write the whole file to create or fill it",
+        whose(*edit)
     )]
     Empty {
         /// Which.
         edit: usize,
     },
     /// Nothing would change.
-    #[error("edits[{edit}].old and edits[{edit}].new are the same text; nothing would change")]
+    #[error("{} old text and its new text are the same; nothing would change", whose(*edit))]
     Unchanged {
         /// Which.
         edit: usize,
     },
     /// The text is nowhere.
-    #[error("edits[{edit}].old was not found{}{}", after(*edit), described(nearest.as_deref()))]
+    #[error("{} old text was not found{}{}", whose(*edit), after(*edit), described(nearest.as_deref()))]
     NotFound {
         /// Which.
         edit: usize,
@@ -69,19 +70,24 @@ pub enum EditError {
     },
     /// The text is in several places.
     #[error(
-        "edits[{edit}].old was found {count} times{}, on lines {}; add text around it until it is unique, or set replace_all",
-        after(*edit), listed(lines, *count)
+        "{} old text was found {count} times{} on {}; add text around it until it is unique, or set `replace_all`",
+        whose(*edit), after(*edit), listed(lines, *more_lines)
     )]
     NotUnique {
         /// Which.
         edit: usize,
         /// How often, overlapping ones included.
         count: u64,
-        /// Lines on which it begins, from 1; the first 20.
+        /// Lines on which it begins, from 1, each once; the first 20.
         lines: Vec<u64>,
+        /// There are more of them.
+        more_lines: bool,
     },
     /// The result would be too large.
-    #[error("edits[{edit}] would make the text {size} bytes long; the limit is {limit} bytes")]
+    #[error(
+        "{} new text would make the file {size} bytes long; the limit is {limit} bytes",
+        whose(*edit)
+    )]
     TooLarge {
         /// Which.
         edit: usize,
@@ -90,6 +96,16 @@ pub enum EditError {
         /// Bytes allowed.
         limit: u64,
     },
+}
+
+/// Words, not a name of the protocol: who reads it may have called by another one.
+fn whose(edit: usize) -> String {
+    match edit {
+        0 => "the first edit's".to_owned(),
+        1 => "the second edit's".to_owned(),
+        2 => "the third edit's".to_owned(),
+        more => format!("the {}th edit's", more.saturating_add(1)),
+    }
 }
 
 fn after(edit: usize) -> &'static str {
@@ -107,24 +123,34 @@ fn described(nearest: Option<&Nearest>) -> String {
     )
 }
 
-fn listed(lines: &[u64], count: u64) -> String {
+fn listed(lines: &[u64], more: bool) -> String {
     let mut text: Vec<_> = lines.iter().map(u64::to_string).collect();
-    if count > lines.len() as u64 {
+    if more {
         text.push("…".to_owned());
     }
-    text.join(", ")
+    let kind = if text.len() == 1 { "line" } else { "lines" };
+    format!("{kind} {}", text.join(", "))
 }
 
 /// Applies `edits` to `text`, each on what the one before left. No text on the
-/// way may be larger than `limit` bytes.
+/// way may be larger than `limit` bytes. Before each one it is asked whether the
+/// result is still wanted: `None` when it is not.
 ///
 /// # Errors
 /// See [`EditError`]: the first edit that does not fit.
-pub fn apply(text: &str, edits: &[Edit], limit: u64) -> Result<Applied, EditError> {
+pub fn apply(
+    text: &str,
+    edits: &[Edit],
+    limit: u64,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Option<Applied>, EditError> {
     let mut now = Cow::Borrowed(text);
     let mut replacements = Vec::with_capacity(edits.len());
     let mut line_endings_adapted = false;
     for (edit, wanted) in edits.iter().enumerate() {
+        if !is_wanted() {
+            return Ok(None);
+        }
         if wanted.old.is_empty() {
             return Err(EditError::Empty { edit });
         }
@@ -143,11 +169,11 @@ pub fn apply(text: &str, edits: &[Edit], limit: u64) -> Result<Applied, EditErro
         line_endings_adapted |= fit.adapted;
         now = Cow::Owned(changed);
     }
-    Ok(Applied {
+    Ok(Some(Applied {
         text: now.into_owned(),
         replacements,
         line_endings_adapted,
-    })
+    }))
 }
 
 /// An edit with the line endings that match the text.
@@ -231,14 +257,23 @@ impl<'a> Fit<'a> {
         let (mut line, mut counted) = (1, 0);
         overlapping(bytes, self.old.as_bytes(), |start| {
             count += 1;
-            if lines.len() < LISTED_LINES {
+            if lines.len() <= LISTED_LINES {
                 let between = bytes.get(counted..start).unwrap_or_default();
                 line += memchr::memchr_iter(b'\n', between).count() as u64;
                 counted = start;
-                lines.push(line);
+                if lines.last() != Some(&line) {
+                    lines.push(line);
+                }
             }
         });
-        EditError::NotUnique { edit, count, lines }
+        let more_lines = lines.len() > LISTED_LINES;
+        lines.truncate(LISTED_LINES);
+        EditError::NotUnique {
+            edit,
+            count,
+            lines,
+            more_lines,
+        }
     }
 }
 

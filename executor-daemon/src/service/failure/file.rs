@@ -20,17 +20,46 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
     let failure = |reason| Failure::new(reason, error.to_string());
     match error {
         E::Resolve(error) => resolve(error),
-        E::NotFound { candidates, .. } if candidates.is_empty() => failure(Reason::PathNotFound),
-        E::NotFound { candidates, .. } => {
+        E::NotFound { candidates, .. } | E::NoParent { candidates, .. }
+            if candidates.is_empty() =>
+        {
+            failure(Reason::PathNotFound)
+        }
+        E::NotFound { candidates, .. } | E::NoParent { candidates, .. } => {
             let names: Vec<_> = candidates.iter().map(|path| escaped(path)).collect();
             failure(Reason::PathNotFound).with("candidates", names.join("\n"))
         }
         E::InvalidPath { .. } => failure(Reason::InvalidArgument).with("field", "path"),
         E::InvalidArgument { field, .. } => failure(Reason::InvalidArgument).with("field", field),
+        E::Glob {
+            field,
+            glob,
+            offset,
+            ..
+        } => failure(Reason::InvalidArgument)
+            .with("field", field)
+            .with("glob", glob)
+            .with("offset", offset),
+        E::Pattern {
+            field,
+            engine,
+            offset,
+            ..
+        } => {
+            let failure = failure(Reason::InvalidArgument)
+                .with("field", field)
+                .with("engine", engine);
+            match offset {
+                Some(offset) => failure.with("offset", offset),
+                None => failure,
+            }
+        }
         E::RootReadOnly { resolved, root, .. } => failure(Reason::RootReadOnly)
             .with("resolved", resolved.display())
             .with("root", root.display()),
-        E::Secret { rule, .. } => failure(Reason::SecretFile).with("rule", rule),
+        E::Secret { rule, .. } | E::SecretWithin { rule, .. } => {
+            failure(Reason::SecretFile).with("rule", rule)
+        }
         E::NotARegularFile { kind, .. } => {
             failure(Reason::NotARegularFile).with("kind", kind_name(*kind))
         }
@@ -51,6 +80,7 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
         E::Changed { .. } => failure(Reason::FileChanged),
         E::Busy { waited, .. } => failure(Reason::FileBusy)
             .with("waited_ms", waited.as_millis())
+            .with("limit", "file_wait_seconds")
             .retry_after(std::time::Duration::from_secs(1)),
         E::ReadOnly { mode, .. } => {
             failure(Reason::FileReadOnly).with("mode", format_args!("{mode:04o}"))
@@ -75,8 +105,22 @@ pub(in crate::service) fn file(error: &FileError) -> Failure {
             .with("maximum", limit),
         E::LineOffsetAhead { lines, .. } => failure(Reason::LineOffsetAhead).with("lines", lines),
         E::TooLarge { size, limit, .. } => too_large(failure(Reason::FileTooLarge), *size, *limit),
+        E::UnsizedTooLarge { limit, .. } => failure(Reason::FileTooLarge)
+            .with("maximum", limit)
+            .with("limit", "file_unsized_bytes"),
         E::Image { error: cause, .. } => image(cause, error),
         E::NoSpace { .. } => failure(Reason::NoSpace),
+        E::FileSystemReadOnly { .. } => failure(Reason::FileSystemReadOnly),
+        E::InUse { errno, .. } => failure(Reason::FileInUse).with("errno", errno.raw_os_error()),
+        E::NotNow { .. } => {
+            failure(Reason::FileBusy).retry_after(std::time::Duration::from_secs(1))
+        }
+        E::FileSystemRefuses { errno, .. } => {
+            failure(Reason::FileSystemRefuses).with("errno", errno.raw_os_error())
+        }
+        E::OutOfResources { errno, .. } => {
+            failure(Reason::OutOfResources).with("errno", errno.raw_os_error())
+        }
         E::Io { errno, .. } => failure(Reason::FileIoError).with("errno", errno.raw_os_error()),
         E::CrossesFileSystems { .. } => failure(Reason::CrossesFileSystems),
         E::Edit { error: cause, .. } => edit(cause, error),
@@ -96,7 +140,8 @@ fn resolve(error: &ResolveError) -> Failure {
     use ResolveError as E;
     let failure = |reason| Failure::new(reason, error.to_string());
     match error {
-        E::NotFound { .. } | E::Links { .. } => failure(Reason::PathNotFound),
+        E::NotFound { .. } => failure(Reason::PathNotFound),
+        E::Links { .. } | E::MagicLink { .. } => failure(Reason::PathLinkRefused),
         E::NotADirectory { .. } => failure(Reason::PathNotADirectory),
         E::PermissionDenied { .. } => failure(Reason::PathPermissionDenied),
         E::OutsideRoots { .. } => super::path(error, failure(Reason::PathOutsideRoots)),
@@ -155,7 +200,9 @@ fn edit(cause: &EditError, told: &FileError) -> Failure {
                 None => failure,
             }
         }
-        E::NotUnique { edit, count, lines } => {
+        E::NotUnique {
+            edit, count, lines, ..
+        } => {
             let lines: Vec<_> = lines.iter().map(u64::to_string).collect();
             failure(Reason::EditNotUnique, edit)
                 .with("count", count)
@@ -215,4 +262,52 @@ fn escaped(path: &Path) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_has_a_reason_that_tells_what_to_do() {
+        let cases = [
+            (Errno::NOENT, Reason::PathNotFound),
+            (Errno::NOTDIR, Reason::PathNotADirectory),
+            (Errno::ACCESS, Reason::PathPermissionDenied),
+            (Errno::PERM, Reason::PathPermissionDenied),
+            (Errno::LOOP, Reason::PathLinkRefused),
+            (Errno::NAMETOOLONG, Reason::InvalidArgument),
+            (Errno::NOSPC, Reason::NoSpace),
+            (Errno::DQUOT, Reason::NoSpace),
+            (Errno::ISDIR, Reason::IsADirectory),
+            (Errno::ROFS, Reason::FileSystemReadOnly),
+            (Errno::BUSY, Reason::FileInUse),
+            (Errno::TXTBSY, Reason::FileInUse),
+            (Errno::AGAIN, Reason::FileBusy),
+            (Errno::INVAL, Reason::FileSystemRefuses),
+            (Errno::OPNOTSUPP, Reason::FileSystemRefuses),
+            (Errno::MFILE, Reason::OutOfResources),
+            (Errno::NFILE, Reason::OutOfResources),
+            (Errno::NOMEM, Reason::OutOfResources),
+            (Errno::IO, Reason::FileIoError),
+        ];
+        for (errno, reason) in cases {
+            let said = FileError::from_errno(errno, "writing", Path::new("dir/f"));
+            let failure = file(&said);
+            assert_eq!(failure.reason, reason, "{errno}");
+            assert!(
+                failure.message.contains("dir/f"),
+                "{errno}: {}",
+                failure.message
+            );
+            // The same where a name was being resolved.
+            let resolved = ResolveError::Other {
+                given: "dir/f".into(),
+                errno,
+            };
+            assert_eq!(file(&FileError::from(resolved)).reason, reason, "{errno}");
+        }
+    }
 }

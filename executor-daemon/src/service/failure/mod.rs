@@ -126,7 +126,8 @@ pub(super) fn working_directory(error: &ResolveError) -> Failure {
     use ResolveError as E;
     let failure = |reason| Failure::new(reason, format!("working directory {error}"));
     match error {
-        E::NotFound { .. } | E::Links { .. } => failure(Reason::CwdNotFound),
+        E::NotFound { .. } => failure(Reason::CwdNotFound),
+        E::Links { .. } | E::MagicLink { .. } => failure(Reason::PathLinkRefused),
         E::NotADirectory { .. } => failure(Reason::CwdNotADirectory),
         E::PermissionDenied { .. } => failure(Reason::CwdPermissionDenied),
         E::OutsideRoots { .. } => path(error, failure(Reason::PathOutsideRoots)),

@@ -1,7 +1,9 @@
 //! The calls that change something.
 //!
 //! A change that has begun is carried through, also when its caller has gone:
-//! the operation id tells whoever asks again what it did.
+//! the operation id tells whoever asks again what it did. What only prepares one
+//! (reading, hashing, comparing, waiting for a turn) ends soon then, and with it
+//! goes its place.
 
 use std::sync::Arc;
 
@@ -19,7 +21,9 @@ use super::super::convert::file::change::{
 };
 use super::super::failure::file as refusal;
 use super::super::{Caller, Core};
+use super::read::GivenUp;
 use crate::files::Files;
+use crate::files::cancel::Cancel;
 use crate::files::content::ContentWriter;
 use crate::files::error::FileError;
 use crate::files::mutation::{self, Reply};
@@ -132,13 +136,19 @@ impl Core {
         let files = Arc::clone(&self.parts.files);
         let fence = Arc::clone(caller.session.fence());
         let session = caller.session.id();
+        let cancel = Cancel::new();
+        let _given_up = GivenUp(cancel.clone());
+        let changed = Arc::clone(&self.changed);
         let work = move || {
             let caller = mutation::Caller {
                 session,
                 fence: &fence,
                 operation,
+                cancel: &cancel,
             };
-            work(&files, caller)
+            let done = work(&files, caller);
+            changed.notify_one();
+            done
         };
         let done = self.files.changes.run(&self.tasks, work);
         let done = self.parts.registry.while_open(&caller.session, done).await;

@@ -2,14 +2,15 @@
 //!
 //! Operations on files block, so each runs on a thread of its own kind
 //! ([`places`]): no call holds up the thread that serves all. [`read`] has the
-//! calls that only read, [`image`] that for images, [`change`] those that change,
-//! [`stream`] what gives its
+//! calls that only read, [`search`] those that search, [`image`] that for images,
+//! [`change`] those that change, [`stream`] what gives its
 //! answer in pieces.
 
 mod change;
 mod image;
 pub(super) mod places;
 mod read;
+pub(super) mod search;
 mod stream;
 
 use std::sync::Arc;
@@ -99,6 +100,28 @@ impl FileService for FileCalls {
         let caller = self.reader(&metadata, &extensions).await?;
         let listing = self.core.list_directory(caller, message).await?;
         Ok(Response::new(listing))
+    }
+
+    type GlobStream = Messages<v1::GlobResponse>;
+
+    async fn glob(
+        &self,
+        request: Request<v1::GlobRequest>,
+    ) -> Result<Response<Self::GlobStream>, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = self.reader(&metadata, &extensions).await?;
+        Ok(Response::new(self.core.glob(caller, message).await?))
+    }
+
+    type GrepStream = Messages<v1::GrepResponse>;
+
+    async fn grep(
+        &self,
+        request: Request<v1::GrepRequest>,
+    ) -> Result<Response<Self::GrepStream>, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = self.reader(&metadata, &extensions).await?;
+        Ok(Response::new(self.core.grep(caller, message).await?))
     }
 
     async fn write_file(

@@ -4,7 +4,7 @@
 //!
 //! 1. A place is held exactly as long as a thread works, also when nobody waits
 //!    for it any more.
-//! 2. Who gets no place within [`PATIENCE`] is told so, with the limit's name.
+//! 2. Who gets no place within `limits.file_wait_seconds` is told so, with the limit's name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::limits::Limits;
-
-/// How long a call waits for a place.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all calls on files share.
 #[derive(Debug)]
@@ -29,16 +26,22 @@ pub(in crate::service) struct Places {
     pub(super) images: Pool,
     /// For writes whose content is on its way.
     pub(super) writes: Pool,
+    /// For searches that are open.
+    pub(super) searches: Pool,
+    /// For their pieces: one for each.
+    pub(super) search_pieces: Pool,
 }
 
 impl Places {
     /// As many as `limits` say.
     pub(in crate::service) fn new(limits: &Limits) -> Self {
         Self {
-            reads: Pool::new("file_reads", limits.file_reads),
-            changes: Pool::new("file_changes", limits.file_changes),
-            images: Pool::new("image_reads", limits.image_reads),
-            writes: Pool::new("file_writes", limits.file_writes),
+            reads: Pool::new("file_reads", limits.file_reads, limits),
+            changes: Pool::new("file_changes", limits.file_changes, limits),
+            images: Pool::new("image_reads", limits.image_reads, limits),
+            writes: Pool::new("file_writes", limits.file_writes, limits),
+            searches: Pool::new("file_searches", limits.file_searches, limits),
+            search_pieces: Pool::new("file_searches", limits.file_searches, limits),
         }
     }
 }
@@ -54,12 +57,12 @@ pub(in crate::service) struct Pool {
 }
 
 impl Pool {
-    fn new(name: &'static str, size: usize) -> Self {
+    fn new(name: &'static str, size: usize, limits: &Limits) -> Self {
         Self {
             name,
             size,
             free: Arc::new(Semaphore::new(size)),
-            patience: PATIENCE,
+            patience: Duration::from_secs(limits.file_wait_seconds as u64),
         }
     }
 
@@ -117,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_held_while_the_thread_works_and_the_next_waits_in_vain_only_so_long() {
-        let mut pool = Pool::new("file_reads", 1);
+        let mut pool = Pool::new("file_reads", 1, &Limits::default());
         pool.patience = Duration::from_millis(5);
         let tasks = TaskTracker::new();
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(0);

@@ -80,7 +80,7 @@ impl Core {
         caller: Caller,
         request: v1::ListDirectoryRequest,
     ) -> Result<Messages<v1::ListDirectoryResponse>, Failure> {
-        let (path, options) = list_options(request)?;
+        let (path, options) = list_options(request, &self.parts.limits)?;
         let listing = self.read(&caller, move |fence, cancel| {
             Listing::open(Arc::clone(fence), path.as_os_str(), options, cancel)
         });
@@ -97,7 +97,7 @@ impl Core {
 
     /// Runs an operation in a place for reads; meanwhile the caller counts as
     /// there. Once nobody waits for it, it ends soon.
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl FnOnce(&Arc<Fence>, &Cancel) -> Result<T, FileError> + Send + 'static,

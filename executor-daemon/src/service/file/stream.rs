@@ -17,6 +17,7 @@ use tonic::Status;
 use super::super::failure::{self, Call, file as refusal};
 use super::super::output::count_as_contact;
 use super::super::{Caller, Core};
+use super::places::{Places, Pool};
 use super::read::GivenUp;
 use crate::files::cancel::Cancel;
 use crate::files::error::FileError;
@@ -32,6 +33,11 @@ pub(in crate::service) type Messages<T> = ReceiverStream<Result<T, Status>>;
 pub(super) trait Pieces: Send + 'static {
     /// One piece.
     type Message: Send + 'static;
+
+    /// Where they are made.
+    fn pool(places: &Places) -> &Pool {
+        &places.reads
+    }
 
     /// The next one; `None` after the last. Blocks.
     fn next(&mut self, cancel: &Cancel) -> Result<Option<Self::Message>, FileError>;
@@ -78,7 +84,7 @@ async fn make<P: Pieces>(
             return Ok(());
         };
         let cancel = cancel.clone();
-        let made = core.files.reads.run(&core.tasks, move || {
+        let made = P::pool(&core.files).run(&core.tasks, move || {
             let made = pieces.next(&cancel);
             (pieces, made)
         });

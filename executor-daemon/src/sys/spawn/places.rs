@@ -13,11 +13,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::DupFlags;
+use rustix::process::Resource;
 
 /// The working directory, and descriptors 0 to 2.
 const NEEDED: usize = 4;
-/// Starts at once that find a place; further ones go without.
-const PLACES: usize = 24;
+/// Starts at once that find a place, at most; further ones go without.
+const PLACES: u64 = 24;
+/// Of so many descriptors that the process may have, one place is taken.
+const PLACE_OF: u64 = 128;
 
 static FREE: Mutex<Option<Free>> = Mutex::new(None);
 
@@ -46,7 +49,9 @@ pub fn reserve_descriptors() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", flags, Mode::empty())?;
     let copy = || rustix::io::fcntl_dupfd_cloexec(&null, 3);
     let place = |_| -> io::Result<_> { Ok([copy()?, copy()?, copy()?, copy()?]) };
-    let places = (0..PLACES).map(place).collect::<io::Result<_>>()?;
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    let count = (limit.unwrap_or(u64::MAX) / PLACE_OF).min(PLACES);
+    let places = (0..count).map(place).collect::<io::Result<_>>()?;
     *free = Some(Free { null, places });
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use executor_daemon::files::Files;
+use executor_daemon::files::cancel::Cancel;
 use executor_daemon::files::content::Content;
 use executor_daemon::files::edit::{EditSpec, Edited};
 use executor_daemon::files::error::FileError;
@@ -47,6 +48,7 @@ impl Mutator {
             session: self.session,
             fence: &self.fence,
             operation,
+            cancel: Cancel::never(),
         }
     }
 

@@ -200,3 +200,79 @@ async fn cat_prints_every_byte() {
     assert!(written.status.success(), "{written:?}");
     assert!(fs::read(cli.path().join("g")).unwrap() == content);
 }
+
+#[tokio::test]
+async fn glob_and_grep_print_what_they_find_and_what_they_passed_over() {
+    let daemon = Daemon::start().await;
+    for cli in [Cli::on(Some(&daemon)), Cli::on(None)] {
+        fs::create_dir_all(cli.path().join("src/deep")).unwrap();
+        for (name, content) in [
+            ("src/a.rs", "one\ntwo needle\nthree\n"),
+            ("src/deep/b.rs", "Needle\n"),
+            ("-rf", "--pre=x\n"),
+            ("bin", "\0needle"),
+        ] {
+            fs::write(cli.path().join(name), content).unwrap();
+        }
+        // On a daemon paths start in its session's directory.
+        let top = cli.path().to_str().unwrap().to_owned();
+        let at = |name: &str| format!("{top}/{name}");
+        let (found, told) = cli.does(&["grep", "-i", "needle", &top]).await;
+        let expected = format!(
+            "{}:2:two needle\n{}:1:Needle\n",
+            at("src/a.rs"),
+            at("src/deep/b.rs")
+        );
+        assert_eq!(String::from_utf8(found).unwrap(), expected);
+        assert!(told.contains("1 binary"), "{told}");
+        let found = cli.prints(&["grep", "-C1", "-F", "two", &top]).await;
+        let path = at("src/a.rs");
+        assert_eq!(
+            found,
+            format!("{path}-1-one\n{path}:2:two needle\n{path}-3-three\n")
+        );
+        assert_eq!(
+            cli.prints(&["grep", "-l", "Needle", &top]).await,
+            at("src/deep/b.rs") + "\n"
+        );
+        let counted = cli.prints(&["grep", "-c", "e", "-g", "*.rs", &top]).await;
+        assert_eq!(
+            counted,
+            format!("{}:3\n{}:1\n", at("src/a.rs"), at("src/deep/b.rs"))
+        );
+        let found = cli.prints(&["glob", "*.rs", &top]).await;
+        assert_eq!(
+            found,
+            format!("{}\n{}\n", at("src/a.rs"), at("src/deep/b.rs"))
+        );
+        let json = cli.prints(&["grep", "--json", "n.edle", &top]).await;
+        let lines: Vec<Value> = json
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(
+            (lines[0]["line"].as_u64(), lines[0]["column"].as_u64()),
+            (Some(2), Some(5))
+        );
+        assert_eq!(lines[0]["text"], "two needle");
+        assert_eq!(lines[1]["summary"]["binary"], 1);
+        // B062
+        let found = cli.prints(&["grep", "--", "--pre=x", &top]).await;
+        assert_eq!(found, at("-rf") + ":1:--pre=x\n");
+        let output = cli.run_with(&["grep", "nothing at all", &top], b"").await;
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+        let told = cli.fails(&["grep", "(", &top]).await;
+        assert!(
+            told.contains("unclosed group") && told.contains("byte 0"),
+            "{told}"
+        );
+        let told = cli.fails(&["glob", "a[", &top]).await;
+        assert!(told.contains("byte 1"), "{told}");
+    }
+    // In the current directory names are short.
+    let cli = Cli::on(None);
+    fs::create_dir(cli.path().join("src")).unwrap();
+    fs::write(cli.path().join("src/a.rs"), "needle\n").unwrap();
+    assert_eq!(cli.prints(&["grep", "needle"]).await, "src/a.rs:1:needle\n");
+    assert_eq!(cli.prints(&["glob", "*.rs", "src"]).await, "src/a.rs\n");
+}

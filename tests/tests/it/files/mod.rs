@@ -7,6 +7,7 @@ mod cli;
 mod images;
 mod killed;
 mod lost;
+mod search;
 mod sizes;
 mod streams;
 

@@ -109,7 +109,7 @@ fn b034_empty_text_and_equal_text_are_refused_for_every_file() {
         };
         let error = refused("abc", vec![same]);
         assert_eq!(error, EditError::Unchanged { edit: 0 });
-        assert!(error.to_string().contains("same text"), "{error}");
+        assert!(error.to_string().contains("are the same"), "{error}");
     }
 }
 

@@ -6,12 +6,16 @@
 )]
 
 mod edit;
+mod given_up;
+mod in_place;
 mod once;
+mod parents;
 mod races;
 mod refused;
 mod remove;
 mod rename;
 mod undo;
+mod windows;
 mod write;
 
 use std::ffi::OsStr;
@@ -23,6 +27,7 @@ use executor_proto::id::{OperationId, SessionId};
 
 use super::fence;
 use crate::files::Files;
+use crate::files::cancel::Cancel;
 use crate::files::content::Content;
 use crate::files::edit::{EditSpec, Edited};
 use crate::files::error::FileError;
@@ -87,6 +92,7 @@ impl World {
             session: self.session,
             fence: &self.fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         }
     }
 
@@ -176,7 +182,7 @@ fn chmod(path: impl AsRef<Path>, mode: u32) {
 
 /// Runs `work` on a thread that has no rights of its own; not at all where
 /// that cannot be had.
-fn as_nobody(work: impl FnOnce() + Send) {
+pub(super) fn as_nobody(work: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not as root: skipped");
         return;

@@ -1,6 +1,7 @@
 //! B140 for files: a repeat gets the first result and does nothing.
 
 use super::*;
+use crate::files::cancel::Cancel;
 use crate::files::make_directory::MakeDirectorySpec;
 use crate::files::mutation::Reply;
 
@@ -174,6 +175,7 @@ fn after_a_death_a_begun_operation_is_decided_by_looking() {
         session: world.session,
         fence: Box::leak(Box::new(world.fence.clone())),
         operation,
+        cancel: Cancel::never(),
     };
     let edited = first(world.files.edit(caller(world, done), &spec));
     reborn(world, 1);
@@ -201,6 +203,7 @@ fn after_a_death_what_was_not_done_is_done_and_what_cannot_be_told_is_told() {
             session: world.session,
             fence: &fence,
             operation: caller.operation,
+            cancel: Cancel::never(),
         };
         // The death comes just before the exchange.
         world.files.hooks.before_commit(|_| panic!("dies here"));
@@ -239,6 +242,7 @@ fn after_a_death_removals_renames_and_directories_are_decided_too() {
         session,
         fence: &fence,
         operation: OperationId::random(),
+        cancel: Cancel::never(),
     };
     world.put("f", "x");
     world.put("r", "x");

@@ -270,7 +270,9 @@ fn b127_a_mutation_that_is_slow_delays_no_other_file() {
 fn who_waits_too_long_for_its_turn_is_told() {
     let mut world = World::new();
     let patience = std::time::Duration::from_millis(50);
-    world.files = Arc::new(Files::with_patience(&world.state, patience));
+    let mut files = Files::open(&world.state);
+    files.be_patient(patience);
+    world.files = Arc::new(files);
     world.put("f", "x");
     let (entered, wait) = std::sync::mpsc::sync_channel(1);
     let (release, released) = std::sync::mpsc::sync_channel::<()>(1);

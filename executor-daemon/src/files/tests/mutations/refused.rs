@@ -2,6 +2,7 @@
 //! that is full.
 
 use super::*;
+use crate::files::cancel::Cancel;
 
 fn in_place(name: &str) -> WriteSpec {
     WriteSpec {
@@ -165,6 +166,7 @@ fn a_state_directory_that_is_full_or_missing_changes_nothing() {
             session: SessionId::random(),
             fence: &fence,
             operation: OperationId::random(),
+            cancel: Cancel::never(),
         };
         let content = Content::of(b"new".to_vec());
         let error = files
@@ -205,6 +207,7 @@ fn roots_that_may_only_be_read_and_secret_files_are_refused() {
         session: world.session,
         fence: &read_only,
         operation: OperationId::random(),
+        cancel: Cancel::never(),
     };
     let content = Content::of(b"new".to_vec());
     let refused = [

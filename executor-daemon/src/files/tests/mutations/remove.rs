@@ -157,7 +157,16 @@ fn a_tree_with_a_secret_file_or_a_root_in_it_stays_whole() {
     world.put("tree/first", "x");
     world.put("tree/a/b/.env", "secret");
     let error = world.remove_as(&recursive("tree")).unwrap_err();
-    assert!(matches!(error, FileError::Secret { .. }), "{error}");
+    assert!(matches!(error, FileError::SecretWithin { .. }), "{error}");
+    let told = error.to_string();
+    assert!(
+        told.contains("\"tree/a/b/.env\" is a secret file"),
+        "{told}"
+    );
+    let by_its_whole_name = world.remove_as(&recursive(world.at("tree").to_str().unwrap()));
+    let told = by_its_whole_name.unwrap_err().to_string();
+    let whole = world.at("tree/a/b/.env");
+    assert!(told.contains(whole.to_str().unwrap()), "{told}");
     assert_eq!(names(&world.at("tree")), ["a", "first"]);
     fs::remove_file(world.at("tree/a/b/.env")).unwrap();
     let fence = around(&[&world.app, &world.at("tree/a/b")]);

@@ -96,7 +96,7 @@ fn b017_what_has_the_name_is_not_destroyed_unless_asked_for() {
     assert!(world.rename_as(&spec).is_err());
     assert!(matches!(
         world.rename("a.txt", "new/parents/a"),
-        Err(FileError::NotFound { .. })
+        Err(FileError::NoParent { .. })
     ));
     assert_eq!(text(world.at("a.txt")), "alpha\n");
     assert_eq!(text(world.at("b.txt")), "keep\n");

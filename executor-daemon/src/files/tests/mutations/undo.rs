@@ -177,7 +177,7 @@ fn directories_are_made_and_found() {
     assert!(!make(".", true, None).unwrap().created);
     assert!(matches!(
         make("x/y/z", false, None),
-        Err(FileError::NotFound { .. })
+        Err(FileError::NoParent { .. })
     ));
     assert!(make("x/y/z", true, Some(0o700)).unwrap().created);
     assert_eq!(mode(world.at("x/y/z")), 0o700);
@@ -190,4 +190,45 @@ fn directories_are_made_and_found() {
     assert!(fs::symlink_metadata(world.at("nothing")).is_err());
     assert!(make("file/below", true, None).is_err());
     assert!(make("../beside", true, None).is_err());
+}
+
+#[test]
+fn what_is_kept_for_an_undo_is_what_the_operator_allows() {
+    let limited = |set: &[(&str, u64)]| {
+        let mut world = World::new();
+        let mut limits = crate::limits::Limits::default();
+        for (name, value) in set {
+            limits.set(name, *value).unwrap();
+        }
+        world.files = Arc::new(Files::with_limits(&world.state, &limits));
+        world
+    };
+    // How many of five changes of a file of four bytes can be taken back.
+    for (set, kept) in [
+        (&[][..], 5),
+        (&[("undo_mutations", 0)], 0),
+        (&[("undo_mutations", 3)], 3),
+        (&[("undo_file_bytes", 3)], 0),
+        (&[("undo_file_bytes", 4)], 5),
+        (&[("undo_session_bytes", 8)], 2),
+        (&[("undo_session_bytes", 3)], 0),
+    ] {
+        let world = limited(set);
+        world.put("f", "0000");
+        let tokens: Vec<_> = (1..=5)
+            .filter_map(|n| {
+                world
+                    .write("f", &n.to_string().repeat(4))
+                    .unwrap()
+                    .undo_token
+            })
+            .collect();
+        let good = tokens
+            .iter()
+            .rev()
+            .take_while(|token| world.undo(Some(token)).is_ok());
+        assert_eq!(good.count(), kept, "{set:?}");
+        let expected = (5 - kept).to_string().repeat(4);
+        assert_eq!(text(world.at("f")), expected, "{set:?}");
+    }
 }

@@ -306,7 +306,7 @@ fn b043_a_write_from_an_old_read_is_refused_and_without_one_the_last_wins() {
 fn parents_are_made_only_when_asked_for() {
     let world = World::new();
     let error = world.write("a/b/c", "x").unwrap_err();
-    assert!(matches!(error, FileError::NotFound { .. }), "{error}");
+    assert!(matches!(error, FileError::NoParent { .. }), "{error}");
     assert_eq!(world.names(), [""; 0]);
     for name in ["a/b/c", "a/b/d", "./x/../y/z"] {
         let spec = WriteSpec {

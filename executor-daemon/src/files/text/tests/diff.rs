@@ -111,3 +111,18 @@ proptest! {
         prop_assert_eq!(signs('-'), diff.removed);
     }
 }
+
+#[test]
+fn one_changed_byte_is_found_wherever_it_is() {
+    let old = "abcdefg\n".repeat(100);
+    for at in 0..old.len() {
+        let mut new = old.clone();
+        new.replace_range(at..=at, "X");
+        let diff = unified("x", &old, &new);
+        assert_eq!(patched(&old, &diff.text), new, "at {at}");
+        assert!(diff.removed <= 2 && diff.added <= 2, "at {at}: {diff:?}");
+        new.replace_range(at..=at, "");
+        let diff = unified("x", &old, &new);
+        assert_eq!(patched(&old, &diff.text), new, "without {at}");
+    }
+}

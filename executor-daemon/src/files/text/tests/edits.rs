@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::edits::{Applied, Edit, EditError, apply};
+use super::super::edits::{self, Applied, Edit, EditError};
 use super::super::nearest::Difference;
 
 const LIMIT: u64 = 64 << 20;
@@ -18,6 +18,10 @@ fn all(old: &str, new: &str) -> Edit {
         replace_all: true,
         ..edit(old, new)
     }
+}
+
+fn apply(text: &str, edits: &[Edit], limit: u64) -> Result<Applied, EditError> {
+    edits::apply(text, edits, limit, &|| true).map(Option::unwrap)
 }
 
 fn applied(text: &str, edits: &[Edit]) -> Applied {
@@ -51,7 +55,7 @@ fn b029_a_tab_is_a_tab_and_the_error_says_so() {
     assert_eq!(nearest.wanted, "········foo();");
     let message = error.to_string();
     assert!(
-        message.contains("edits[0]")
+        message.contains("the first edit's old text")
             && message.contains("line 2")
             && message.contains("whitespace"),
         "{message}"
@@ -229,14 +233,15 @@ fn b038_nothing_is_matched_nearly() {
 fn text_in_several_places_is_refused_with_the_places() {
     for (text, old, count, lines) in [
         ("a\nb\na\n", "a", 2, vec![1, 3]),
-        ("aaa", "aa", 2, vec![1, 1]),
-        ("x\nabab\nab", "ab", 3, vec![2, 2, 3]),
+        ("aaa", "aa", 2, vec![1]),
+        ("x\nabab\nab", "ab", 3, vec![2, 3]),
         ("a\nb\na\nb\na\n", "a\nb\na", 2, vec![1, 3]),
     ] {
         let expected = EditError::NotUnique {
             edit: 0,
             count,
             lines,
+            more_lines: false,
         };
         assert_eq!(refused(text, &[edit(old, "z")]), expected, "{text:?}");
     }
@@ -261,7 +266,10 @@ fn each_edit_sees_what_the_one_before_left_and_all_fail_together() {
     assert_eq!(result.text, "two 4");
     assert_eq!(result.replacements, [1, 1, 1]);
     let error = refused("one two", &[edit("one", "1"), edit("one", "x")]);
-    assert!(error.to_string().contains("edits[1]"), "{error}");
+    assert!(
+        error.to_string().contains("the second edit's old text"),
+        "{error}"
+    );
     assert!(error.to_string().contains("edits before it"), "{error}");
 }
 
@@ -325,8 +333,10 @@ proptest! {
             Err(EditError::NotUnique { count, lines, .. }) => {
                 prop_assert!(slow.len() > 1);
                 prop_assert_eq!(count, slow.len() as u64);
-                let expected: Vec<u64> = slow.iter().take(20)
+                let mut expected: Vec<u64> = slow.iter()
                     .map(|at| 1 + text[..*at].matches('\n').count() as u64).collect();
+                expected.dedup();
+                expected.truncate(20);
                 prop_assert_eq!(lines, expected);
             }
             Err(EditError::NotFound { .. }) => prop_assert!(slow.is_empty()),
@@ -341,4 +351,38 @@ proptest! {
             prop_assert!(!error.to_string().is_empty());
         }
     }
+}
+
+#[test]
+fn what_is_no_longer_wanted_ends_before_the_next_edit() {
+    let edits = [edit("a", "b"), edit("b", "c"), edit("c", "d")];
+    for wanted in 0..=3 {
+        let asked = std::cell::Cell::new(0);
+        let done = edits::apply("a", &edits, LIMIT, &|| {
+            asked.set(asked.get() + 1);
+            asked.get() <= wanted
+        });
+        let text = done.unwrap().map(|applied| applied.text);
+        assert_eq!(text, (wanted == 3).then(|| "d".to_owned()));
+        assert_eq!(asked.get(), (wanted + 1).min(3));
+    }
+}
+
+#[test]
+fn a_line_on_which_a_text_is_several_times_is_listed_once() {
+    let lines_of = |text: &str, old: &str| match refused(text, &[edit(old, "x")]) {
+        EditError::NotUnique { count, lines, .. } => (count, lines),
+        other => panic!("{other}"),
+    };
+    assert_eq!(lines_of("a a a", "a"), (3, vec![1]));
+    assert_eq!(lines_of("a a\nb\naa", "a"), (4, vec![1, 3]));
+    assert_eq!(lines_of("aaaa\naaa", "aa"), (5, vec![1, 2]));
+    assert_eq!(lines_of("x\n\n\n\n", "\n\n"), (3, vec![1, 2, 3]));
+    // As many lines as are listed, however often it is on each.
+    let text = "a a a a a\n".repeat(30);
+    assert_eq!(lines_of(&text, "a"), (150, (1..=20).collect()));
+    let many = refused(&text, &[edit("a", "x")]).to_string();
+    assert!(many.contains("19, 20, …"), "{many}");
+    let few = refused("a a a", &[edit("a", "x")]).to_string();
+    assert!(few.contains("found 3 times on line 1;"), "{few}");
 }

@@ -165,6 +165,7 @@ pub(in crate::service) fn renamed(reply: Reply<Renamed>) -> v1::RenameFileRespon
         unchanged: value.unchanged,
         undo_token: value.undo_token.unwrap_or_default(),
         replayed: reply.replayed,
+        durability: Some(durability(value.durability)),
     }
 }
 

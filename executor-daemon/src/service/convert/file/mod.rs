@@ -5,6 +5,7 @@
 pub(in crate::service) mod change;
 pub(in crate::service) mod image;
 pub(in crate::service) mod read;
+pub(in crate::service) mod search;
 #[cfg(test)]
 mod tests;
 

@@ -55,7 +55,10 @@ pub(in crate::service) fn read_lines(
     let default = ReadLines::default();
     let asked = ReadLines {
         offset: request.offset.unwrap_or(default.offset),
-        limit: request.limit.unwrap_or(default.limit),
+        limit: request
+            .limit
+            .unwrap_or(default.limit.min(limits.file_read_lines)),
+        limit_max: limits.file_read_lines,
         encoding: label(request.encoding),
         clip_long_lines: request.clip_long_lines,
         in_line: request.in_line,
@@ -130,16 +133,18 @@ pub(in crate::service) fn range_begins(
 /// A listing that is asked for.
 pub(in crate::service) fn list_options(
     request: v1::ListDirectoryRequest,
+    limits: &Limits,
 ) -> Result<(PathBuf, Options), Failure> {
     let options = Options {
         depth: request.depth.max(1),
         gitignore: request.gitignore,
         skip_hidden: request.skip_hidden,
         limit: if request.limit == 0 {
-            LIMIT_DEFAULT
+            LIMIT_DEFAULT.min(limits.file_list_entries)
         } else {
             request.limit
         },
+        limit_max: limits.file_list_entries,
     };
     Ok((path("path", request.path)?, options))
 }

@@ -6,6 +6,7 @@ use executor_proto::v1::{self, precondition::Condition};
 
 use super::change::{edit_spec, operation, part, remove_spec, write_spec};
 use super::read::{CheckedRange, CheckedStat, list_options, read_lines};
+use super::search::{glob, grep};
 use crate::files::entry::Last;
 use crate::files::list::LIMIT_DEFAULT;
 use crate::files::mutation::Precondition;
@@ -15,7 +16,8 @@ use crate::limits::Limits;
 fn what_is_left_out_has_its_default() {
     let (_, asked) = read_lines(v1::ReadLinesRequest::default(), &Limits::default()).unwrap();
     assert_eq!((asked.offset, asked.limit, asked.encoding), (1, 200, None));
-    let (_, options) = list_options(v1::ListDirectoryRequest::default()).unwrap();
+    let (_, options) =
+        list_options(v1::ListDirectoryRequest::default(), &Limits::default()).unwrap();
     assert_eq!((options.depth, options.limit), (1, LIMIT_DEFAULT));
     let stat = CheckedStat::new(v1::StatFileRequest::default()).unwrap();
     assert_eq!(stat.last, Last::Follow);
@@ -105,4 +107,52 @@ fn edits_keep_their_order_and_their_bytes() {
     assert_eq!(olds, ["b", "a"]);
     assert!(spec.edits.iter().all(|edit| edit.new == "$&\\n"));
     assert!(spec.edits[0].replace_all && !spec.edits[1].replace_all);
+}
+
+#[test]
+fn what_is_left_out_of_a_search_has_its_default() {
+    use crate::files::search::request::{Glob, Grep, Ignore};
+    let asked = glob(v1::GlobRequest::default()).unwrap();
+    assert_eq!(asked, Glob::default());
+    assert_eq!(asked.scope.ignore, Ignore::default());
+    assert_eq!(grep(v1::GrepRequest::default()).unwrap(), Grep::default());
+}
+
+#[test]
+fn a_switch_turns_off_the_ignore_files_that_it_names() {
+    let ignore = |change: fn(&mut v1::SearchScope)| {
+        let mut scope = v1::SearchScope::default();
+        change(&mut scope);
+        let request = v1::GlobRequest {
+            scope: Some(scope),
+            ..Default::default()
+        };
+        let ignore = glob(request).unwrap().scope.ignore;
+        [
+            ignore.dot,
+            ignore.git,
+            ignore.exclude,
+            ignore.global,
+            ignore.above,
+        ]
+    };
+    assert_eq!(ignore(|scope| scope.no_ignore = true), [false; 5]);
+    let vcs = ignore(|scope| scope.no_ignore_vcs = true);
+    assert_eq!(vcs, [true, false, false, false, true]);
+    let dot = ignore(|scope| scope.no_ignore_dot = true);
+    assert_eq!(dot, [false, true, true, true, true]);
+    let exclude = ignore(|scope| scope.no_ignore_exclude = true);
+    assert_eq!(exclude, [true, true, false, true, true]);
+    let global = ignore(|scope| scope.no_ignore_global = true);
+    assert_eq!(global, [true, true, true, false, true]);
+    let parent = ignore(|scope| scope.no_ignore_parent = true);
+    assert_eq!(parent, [true, true, true, true, false]);
+    let path = v1::GlobRequest {
+        scope: Some(v1::SearchScope {
+            paths: vec![b"a\0b".to_vec()],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    assert_eq!(glob(path).unwrap_err().metadata["field"], "paths");
 }
