@@ -46,12 +46,11 @@ pub(super) fn png(
     let mut file = Bounded {
         data: Vec::new(),
         limit: bounds.bytes(),
+        full: false,
     };
-    // A failure is that of the bound: nothing else can fail.
-    if image
-        .write_with_encoder(PngEncoder::new(&mut file))
-        .is_err()
-    {
+    let done = image.write_with_encoder(PngEncoder::new(&mut file));
+    // The encoder writes the last chunk where it can tell of no failure.
+    if done.is_err() || file.full {
         return Ok(Err(Pixels::from(image)));
     }
     Ok(Ok(Made {
@@ -148,11 +147,14 @@ impl From<DynamicImage> for Pixels {
 struct Bounded {
     data: Vec<u8>,
     limit: usize,
+    /// Something did not fit: what is there is no whole file.
+    full: bool,
 }
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.data.len() + bytes.len() > self.limit {
+        self.full |= self.data.len() + bytes.len() > self.limit;
+        if self.full {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.data.extend_from_slice(bytes);

@@ -73,6 +73,23 @@ fn a_converted_picture_that_is_too_large_as_png_comes_as_jpeg() {
     assert_eq!((image.format, image.width), (Format::Jpeg, 120));
 }
 
+#[test]
+fn what_is_made_is_whole_however_closely_it_fits() {
+    let bounds = Bounds {
+        kilobytes: 1,
+        ..Bounds::default()
+    };
+    let mut kinds = std::collections::HashSet::new();
+    for width in 250..400 {
+        let file = file_of(&noise(width, 1), ImageFormat::Bmp);
+        let image = fitted(&file, bounds).unwrap();
+        assert!(image.data.len() <= 1024);
+        prepared(&image.data).unwrap_or_else(|error| panic!("{width}: {error}"));
+        kinds.insert(image.format);
+    }
+    assert_eq!(kinds.len(), 2, "PNG as long as it fits, then JPEG");
+}
+
 /// Headers of 60,000 by 60,000 pixels, or as many as the kind can say.
 fn bombs() -> Vec<(Format, Vec<u8>)> {
     let side = 60_000_u32;

@@ -47,8 +47,10 @@ fn ask(bytes: &[u8]) -> Sign {
             (Some(original.format), format!("{kind:?}"))
         }
         Err(ImageError::Damaged { format, why }) => {
-            let words = why.chars().filter(|letter| !letter.is_ascii_digit());
-            (Some(format), words.collect())
+            // How it begins; what follows are numbers and names from the bytes.
+            let plain = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase());
+            let words: Vec<_> = why.split_whitespace().take(8).filter(plain).collect();
+            (Some(format), words.join(" "))
         }
         Err(error) => (None, format!("{:?}", std::mem::discriminant(&error))),
     }
