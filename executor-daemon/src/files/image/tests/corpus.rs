@@ -49,7 +49,7 @@ fn ask(bytes: &[u8]) -> Sign {
         Err(ImageError::Damaged { format, why }) => {
             // How it begins; what follows are numbers and names from the bytes.
             let plain = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase());
-            let words: Vec<_> = why.split_whitespace().take(8).filter(plain).collect();
+            let words: Vec<_> = why.split_whitespace().take(5).filter(plain).collect();
             (Some(format), words.join(" "))
         }
         Err(error) => (None, format!("{:?}", std::mem::discriminant(&error))),
