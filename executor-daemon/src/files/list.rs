@@ -5,7 +5,7 @@
 //!    and never through a link.
 //! 3. What is not listed is counted: never silence.
 //! 4. Memory is bounded, whatever the directories hold and however long the
-//!    client takes: of all levels together about [`BUFFERED`] bytes of names are
+//!    client takes: of all levels together about `BUFFERED` bytes of names are
 //!    kept, the next ones in order. When those of a directory are used up, it is
 //!    read again for the names that follow.
 

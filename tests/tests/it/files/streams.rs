@@ -3,6 +3,7 @@
 use std::fs;
 
 use executor_client::{Reason, Session, v1};
+use executor_proto::reason::Failure;
 use executor_proto::v1::file_service_client::FileServiceClient;
 use executor_tests::{Daemon, DaemonOptions, eventually, in_time};
 use tokio_stream::StreamExt as _;
@@ -117,23 +118,31 @@ async fn writes_whose_content_is_on_its_way_have_a_bound_that_frees_itself() {
     .await;
     let session = daemon.session().await;
     let raw = Raw::new(&daemon).await;
-    let mut files = FileServiceClient::new(raw.channel());
-    let opening = v1::WriteFileRequest {
-        part: Some(v1::write_file_request::Part::Open(v1::WriteFileOpen {
-            operation_id: executor_client::OperationId::random().to_string(),
-            ..open(daemon.work().join("f"))
-        })),
+    let unfinished = |name: &str| {
+        let opening = v1::WriteFileRequest {
+            part: Some(v1::write_file_request::Part::Open(v1::WriteFileOpen {
+                operation_id: executor_client::OperationId::random().to_string(),
+                ..open(daemon.work().join(name))
+            })),
+        };
+        raw.with(tokio_stream::once(opening).chain(tokio_stream::pending()))
     };
-    let held = raw.with(tokio_stream::once(opening).chain(tokio_stream::pending()));
-    let mut call = std::pin::pin!(files.write_file(held));
-    let refused = eventually("the bound", || async {
-        session.write_file(open("g"), "x").await.err()
+    let mut clients = [(); 2].map(|()| FileServiceClient::new(raw.channel()));
+    let [one, other] = &mut clients;
+    // Neither ends by itself: whichever comes second is refused.
+    let refused = in_time("the bound", async {
+        tokio::select! {
+            refused = one.write_file(unfinished("f")) => refused,
+            refused = other.write_file(unfinished("g")) => refused,
+        }
     });
-    let error = tokio::select! {
-        _ = &mut call => panic!("it never ends"),
-        error = refused => error,
-    };
-    assert_eq!(error.reason(), Some(Reason::CallLimit));
-    assert_eq!(error.metadata("limit"), Some("file_writes"));
+    let failure = Failure::from_status(&refused.await.unwrap_err()).unwrap();
+    assert_eq!(failure.reason, Reason::CallLimit);
+    assert_eq!(failure.metadata["limit"], "file_writes");
+    // Both are given up by now.
+    eventually("the place", || async {
+        session.write_file(open("h"), "x").await.ok()
+    })
+    .await;
     drop(daemon);
 }

@@ -4,12 +4,14 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use executor_client::{ExitStatus, Process, v1};
 use executor_daemon::config::StopMeansSetting;
-use executor_tests::{Here, in_time, is_alive};
+use executor_tests::{Here, alive_with, in_time};
+use tokio::task::JoinSet;
 
 /// An executable that somebody holds a lease on (fcntl(2), `F_SETLEASE`): who
 /// wants to execute it waits until it is given back, which takes the holder
@@ -17,7 +19,7 @@ use executor_tests::{Here, in_time, is_alive};
 struct Leased {
     path: PathBuf,
     holder: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Mutex<mpsc::Receiver<String>>,
 }
 
 const HOLD: &str = "
@@ -43,20 +45,29 @@ impl Leased {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(holder.stdout.take().unwrap());
-        let mut leased = Self {
+        let output = BufReader::new(holder.stdout.take().unwrap());
+        let (tell, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        let leased = Self {
             path,
             holder,
-            lines,
+            lines: Mutex::new(lines),
         };
         leased.wait_for("held");
         leased
     }
 
-    fn wait_for(&mut self, expected: &str) {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), expected);
+    fn wait_for(&self, expected: &str) {
+        let line = self
+            .lines
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_secs(30));
+        assert_eq!(line.as_deref(), Ok(expected));
     }
 
     fn has_run(&self) -> bool {
@@ -72,7 +83,7 @@ impl Drop for Leased {
 }
 
 /// Starts the program, and returns once its launch hangs.
-async fn hanging(here: &Here, leased: &mut Leased) -> Process {
+async fn hanging(here: &Here, leased: &Leased) -> Process {
     let argv = vec![leased.path.display().to_string()];
     let process = in_time("the start", here.session.program(argv).spawn());
     let process = process.await.unwrap();
@@ -84,57 +95,69 @@ async fn hanging(here: &Here, leased: &mut Leased) -> Process {
     process
 }
 
-async fn machines() -> Vec<Here> {
-    let mut machines = Vec::new();
+/// On a machine of each means of stopping, all at once: a start is waited for
+/// some seconds before it is told that it hangs.
+async fn with_each<F: Future<Output = ()> + Send + 'static>(test: fn(Here) -> F) {
+    let mut tests = JoinSet::new();
     for means in [
         StopMeansSetting::Cgroup,
         StopMeansSetting::Reaper,
         StopMeansSetting::BestEffort,
     ] {
-        machines.push(Here::with(|config| config.stop_means = means).await);
+        let here = Here::with(|config| config.stop_means = means).await;
+        tests.spawn(test(here));
     }
-    machines
+    tests.join_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_hangs_is_ended_by_a_stop() {
-    let directory = tempfile::tempdir().unwrap();
-    for here in machines().await {
-        for gracefully in [true, false] {
-            let mut leased = Leased::new(directory.path());
-            let process = hanging(&here, &mut leased).await;
-            let stop = async {
-                match gracefully {
-                    true => process.stop(Duration::from_secs(2)).await,
-                    false => process.kill().await,
-                }
-            };
-            let stopped = in_time("the stop", stop).await.unwrap();
-            assert_eq!(stopped.survivors, Vec::<u32>::new());
-            let exit = in_time("the exit", process.wait()).await.unwrap();
-            assert_eq!(exit.status, ExitStatus::Signal(9), "{exit:?}");
-            assert!(!leased.has_run());
-        }
+    with_each(|here| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let leased = Leased::new(directory.path());
+        let process = hanging(&here, &leased).await;
+        let stopped = in_time("the stop", process.stop(Duration::from_secs(2))).await;
+        ended(&process, stopped.unwrap(), &leased).await;
         here.end().await;
-    }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_that_hangs_is_ended_by_a_kill() {
+    with_each(|here| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let leased = Leased::new(directory.path());
+        let process = hanging(&here, &leased).await;
+        let stopped = in_time("the kill", process.kill()).await;
+        ended(&process, stopped.unwrap(), &leased).await;
+        here.end().await;
+    })
+    .await;
+}
+
+async fn ended(process: &Process, stopped: v1::StopProcessResponse, leased: &Leased) {
+    assert_eq!(stopped.survivors, Vec::<u32>::new());
+    let exit = in_time("the exit", process.wait()).await.unwrap();
+    assert_eq!(exit.status, ExitStatus::Signal(9), "{exit:?}");
+    assert!(!leased.has_run());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_hangs_is_ended_with_its_session() {
-    let directory = tempfile::tempdir().unwrap();
-    for here in machines().await {
-        let mut leased = Leased::new(directory.path());
-        hanging(&here, &mut leased).await;
-        let ended = in_time("the end", here.session.end(Duration::from_secs(2)))
-            .await
-            .unwrap();
+    with_each(|here| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let leased = Leased::new(directory.path());
+        hanging(&here, &leased).await;
+        let ended = here.session.end(Duration::from_secs(2));
+        let ended = in_time("the end", ended).await.unwrap();
         assert_eq!(ended.survivors, Vec::<u32>::new());
-        assert_eq!(
-            executor_tests::alive_with(&leased.path.display().to_string()),
-            [leased.holder.id()]
-        );
+        // Whoever holds the lease has the path among its arguments too, and is a
+        // stranger.
+        let path = leased.path.display().to_string();
+        assert_eq!(alive_with(&path), [leased.holder.id()]);
         assert!(!leased.has_run());
-        assert!(is_alive(leased.holder.id()), "a stranger was hit");
         here.end().await;
-    }
+    })
+    .await;
 }
