@@ -21,7 +21,6 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use super::quiet::Quiet;
 use crate::limits::Limits;
 
 /// Bytes before each message: a flag and the message's length.
@@ -32,7 +31,6 @@ const PREFIX: usize = 5;
 pub(super) struct Gate {
     calls: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
-    quiet: Arc<Quiet>,
     calls_limit: usize,
     bytes_limit: usize,
 }
@@ -42,15 +40,9 @@ impl Gate {
         Self {
             calls: Arc::new(Semaphore::new(limits.calls)),
             bytes: Arc::new(Semaphore::new(limits.request_bytes)),
-            quiet: Arc::default(),
             calls_limit: limits.calls,
             bytes_limit: limits.request_bytes,
         }
-    }
-
-    /// Hears of each call.
-    pub(super) fn quiet(&self) -> Arc<Quiet> {
-        Arc::clone(&self.quiet)
     }
 }
 
@@ -88,7 +80,6 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.gate.quiet.call();
         let Ok(permit) = Arc::clone(&self.gate.calls).try_acquire_owned() else {
             let refusal = Status::from(refused("calls", self.gate.calls_limit));
             let response = refusal.into_http::<()>().map(|()| Held {

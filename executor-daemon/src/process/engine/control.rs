@@ -20,7 +20,7 @@ use crate::process::stdin::Accepted;
 use crate::process::supervisor::interrupt;
 use crate::process::tree::{EndMode, EndReport};
 
-/// How long a stop waits for a launch that is under way.
+/// How long an interrupt waits for a launch that is under way: it ends none.
 const LAUNCHED: Duration = Duration::from_secs(30);
 
 /// What a stop did.

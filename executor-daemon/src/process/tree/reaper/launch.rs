@@ -183,7 +183,7 @@ fn order_launch(
     socket: BorrowedFd<'_>,
     reaper: BorrowedFd<'_>,
     plan: LaunchPlan,
-    begun: impl FnOnce(u32),
+    begun: impl Fn(u32),
 ) -> Result<Leader, SpawnFailure> {
     let at_reaper = |error: io::Error| failure(SpawnStage::Reaper, &error);
     let (stdio, terminal) = match plan.stdio {
@@ -212,20 +212,25 @@ fn order_launch(
     if receive(socket).map_err(at_reaper)? != Some(Report::Ready) {
         return Err(GONE);
     }
-    let child = match receive(socket).map_err(at_reaper)? {
-        Some(Report::Begun(child)) => child,
-        Some(Report::Failed(failure)) => return Err(failure),
-        _ => return Err(GONE),
-    };
-    begun(child);
-    // The leader may have stopped its reaper before that could tell of it.
-    while !readable_within(socket, TELLS_WITHIN) {
-        let _ = signal::send(reaper, libc::SIGCONT);
-    }
-    let leader = match receive(socket) {
-        Ok(Some(Report::Started(leader))) => Leader::Reported(leader),
-        Ok(Some(Report::Failed(failure))) => return Err(failure),
-        _ => Leader::Orphaned(child),
+    let mut child = None;
+    let leader = loop {
+        match (receive(socket), child) {
+            (Ok(Some(Report::Begun(pid))), None) => {
+                child = Some(pid);
+                begun(pid);
+                // The leader may have stopped its reaper before that could tell
+                // of it.
+                while !readable_within(socket, TELLS_WITHIN) {
+                    let _ = signal::send(reaper, libc::SIGCONT);
+                }
+            }
+            // Also where the child could not announce itself.
+            (Ok(Some(Report::Started(leader))), _) => break Leader::Reported(leader),
+            (Ok(Some(Report::Failed(failure))), _) => return Err(failure),
+            (_, Some(child)) => break Leader::Orphaned(child),
+            (Err(error), None) => return Err(at_reaper(error)),
+            (Ok(_), None) => return Err(GONE),
+        }
     };
     rustix::fs::fcntl_setfl(socket, OFlags::NONBLOCK).map_err(|error| at_reaper(error.into()))?;
     Ok(leader)
