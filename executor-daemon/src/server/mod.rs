@@ -17,7 +17,6 @@ pub mod embed;
 mod engine;
 mod gate;
 pub mod logging;
-mod quiet;
 mod replace;
 
 use std::io;
@@ -244,14 +243,12 @@ where
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
     let not_built = |error: tonic_reflection::server::Error| ServeError::Start(error.to_string());
     let authenticator = Authenticator::new(rustix::process::geteuid().as_raw());
-    let gate = Gate::new(&config.limits);
-    let quiet = gate.quiet();
     let router = Server::builder()
         .max_concurrent_streams(u32::try_from(config.limits.concurrent_streams).ok())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
-        .layer(gate)
+        .layer(Gate::new(&config.limits))
         .layer(InterceptorLayer::new(authenticator))
         .add_service(health_service)
         .add_service(reflection.build_v1().map_err(not_built)?)
@@ -265,10 +262,7 @@ where
     let serving = router.serve_with_incoming_shutdown(incoming, closing.cancelled());
     let mut serving = std::pin::pin!(serving);
     let lifecycle = async {
-        tokio::select! {
-            _ = shutdown.next() => {}
-            never = quiet.give_back() => match never {},
-        }
+        shutdown.next().await;
         core.drain();
         say(&health, ServingStatus::NotServing).await;
         // Connections go on, so that everybody sees how the engine ends.

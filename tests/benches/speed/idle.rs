@@ -11,7 +11,7 @@ use crate::stats::{Goal, Row, Samples, Unit, megabytes};
 use crate::{Bench, figures, spawn};
 
 /// After the first answer or the last start, so that what it used is given back.
-const SETTLE: Duration = Duration::from_millis(2_500);
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// P9: what idle processes add to daemon and process host.
 pub(crate) async fn processes(bench: &mut Bench) -> anyhow::Result<()> {
