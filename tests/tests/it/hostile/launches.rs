@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -11,12 +11,14 @@ use std::time::Duration;
 use executor_client::{ExitStatus, Process, v1};
 use executor_daemon::config::StopMeansSetting;
 use executor_tests::{Here, alive_with, in_time};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 /// An executable that somebody holds a lease on (fcntl(2), `F_SETLEASE`): who
 /// wants to execute it waits until it is given back, which takes the holder
 /// as long as the kernel lets it (45 s by default).
 struct Leased {
+    _directory: TempDir,
     path: PathBuf,
     holder: Child,
     lines: Mutex<mpsc::Receiver<String>>,
@@ -34,8 +36,9 @@ sys.stdin.read()
 ";
 
 impl Leased {
-    fn new(directory: &Path) -> Self {
-        let path = directory.join("program");
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("program");
         fs::write(&path, "#!/bin/sh\ntouch \"$0.ran\"\nexec sleep 1000\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let mut holder = Command::new("python3")
@@ -53,6 +56,7 @@ impl Leased {
             }
         });
         let leased = Self {
+            _directory: directory,
             path,
             holder,
             lines: Mutex::new(lines),
@@ -82,8 +86,9 @@ impl Drop for Leased {
     }
 }
 
-/// Starts the program, and returns once its launch hangs.
-async fn hanging(here: &Here, leased: &Leased) -> Process {
+/// Starts such a program, and returns once its launch hangs.
+async fn hanging(here: &Here) -> (Leased, Process) {
+    let leased = Leased::new();
     let argv = vec![leased.path.display().to_string()];
     let process = in_time("the start", here.session.program(argv).spawn());
     let process = process.await.unwrap();
@@ -92,7 +97,7 @@ async fn hanging(here: &Here, leased: &Leased) -> Process {
         process.info().await.unwrap().state(),
         v1::ProcessState::Starting
     );
-    process
+    (leased, process)
 }
 
 /// On a machine of each means of stopping, all at once: a start is waited for
@@ -113,9 +118,7 @@ async fn with_each<F: Future<Output = ()> + Send + 'static>(test: fn(Here) -> F)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_hangs_is_ended_by_a_stop() {
     with_each(|here| async move {
-        let directory = tempfile::tempdir().unwrap();
-        let leased = Leased::new(directory.path());
-        let process = hanging(&here, &leased).await;
+        let (leased, process) = hanging(&here).await;
         let stopped = in_time("the stop", process.stop(Duration::from_secs(2))).await;
         ended(&process, stopped.unwrap(), &leased).await;
         here.end().await;
@@ -126,9 +129,7 @@ async fn a_launch_that_hangs_is_ended_by_a_stop() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_hangs_is_ended_by_a_kill() {
     with_each(|here| async move {
-        let directory = tempfile::tempdir().unwrap();
-        let leased = Leased::new(directory.path());
-        let process = hanging(&here, &leased).await;
+        let (leased, process) = hanging(&here).await;
         let stopped = in_time("the kill", process.kill()).await;
         ended(&process, stopped.unwrap(), &leased).await;
         here.end().await;
@@ -146,9 +147,7 @@ async fn ended(process: &Process, stopped: v1::StopProcessResponse, leased: &Lea
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_hangs_is_ended_with_its_session() {
     with_each(|here| async move {
-        let directory = tempfile::tempdir().unwrap();
-        let leased = Leased::new(directory.path());
-        hanging(&here, &leased).await;
+        let (leased, _) = hanging(&here).await;
         let ended = here.session.end(Duration::from_secs(2));
         let ended = in_time("the end", ended).await.unwrap();
         assert_eq!(ended.survivors, Vec::<u32>::new());
