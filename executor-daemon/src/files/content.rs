@@ -12,7 +12,7 @@ use super::Files;
 use super::cancel::Cancel;
 use super::error::FileError;
 use super::in_place::copy;
-use super::instance::write_all_at;
+use super::instance::{read_at, write_all_at};
 use super::object::Object;
 use super::version::Digest;
 
@@ -76,14 +76,9 @@ impl Content {
             Inner::Memory(bytes) => Some(String::from_utf8_lossy(bytes)),
             Inner::File(file) => {
                 let mut bytes = vec![0; usize::try_from(self.length).ok()?];
-                let mut filled = 0;
-                while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-                    match rustix::io::pread(file, rest, filled as u64) {
-                        Ok(0) => return None,
-                        Ok(count) => filled += count,
-                        Err(Errno::INTR) => {}
-                        Err(_) => return None,
-                    }
+                let filled = read_at(file, &mut bytes, 0).ok()?;
+                if filled < bytes.len() {
+                    return None;
                 }
                 Some(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
             }

@@ -33,7 +33,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::instance::{InstanceError, millis_now, write_all_at};
+use super::instance::{InstanceError, millis_now, read_at, write_all_at};
 use super::turn::{Busy, Key, Turn, Turns};
 use crate::socket::private_directory;
 
@@ -190,7 +190,7 @@ impl Receipts {
             }
         };
         let file = self.file(operation.session)?;
-        let frame = read_at(&file, kept.offset, kept.length as usize)?;
+        let frame = read_up_to(&file, kept.offset, kept.length as usize)?;
         match parse(&frame) {
             Some((Written::One { bytes, .. }, _)) if kept.done => Ok(Known::Done(bytes)),
             Some((Written::One { bytes, .. }, _)) => Ok(Known::Begun(bytes)),
@@ -340,7 +340,7 @@ impl Receipts {
             let Some(kept) = next.kept.get_mut(id) else {
                 continue;
             };
-            let frame = read_at(&old, kept.offset, kept.length as usize)?;
+            let frame = read_up_to(&old, kept.offset, kept.length as usize)?;
             write_all_at(&new, &frame, next.end)?;
             kept.offset = next.end;
             next.end += u64::from(kept.length);
@@ -430,7 +430,7 @@ fn parse(frame: &[u8]) -> Option<(Written, u32)> {
 fn next_frame(file: &OwnedFd, at: u64, size: u64) -> Result<Option<(Written, u32)>, Errno> {
     /// Longest frame: a result, or the ids of those that are forgotten.
     const LONGEST: usize = HEAD + FORGOTTEN * 9 + RESULT_BYTES + 1024;
-    let head = read_at(file, at, HEAD)?;
+    let head = read_up_to(file, at, HEAD)?;
     let Some(length) = head.first_chunk::<4>() else {
         return Ok(None);
     };
@@ -438,21 +438,13 @@ fn next_frame(file: &OwnedFd, at: u64, size: u64) -> Result<Option<(Written, u32
     if length > LONGEST || at + length as u64 > size {
         return Ok(None);
     }
-    Ok(parse(&read_at(file, at, length)?))
+    Ok(parse(&read_up_to(file, at, length)?))
 }
 
 /// Up to `length` bytes: fewer where the file ends.
-fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
+fn read_up_to(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pread(file, rest, at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    let filled = read_at(file, &mut bytes, at)?;
     bytes.truncate(filled);
     Ok(bytes)
 }

@@ -35,7 +35,7 @@ use rustix::io::Errno;
 
 pub(crate) use location::{FileId, Location};
 pub(crate) use record::{Exchanged, InPlace, Record, Seen, Temporary, millis_now};
-pub(crate) use slot::{Slot, write_all_at};
+pub(crate) use slot::{Slot, read_at, write_all_at};
 
 use crate::limits::Limits;
 use crate::socket::private_directory::{self, DirectoryError};

@@ -215,7 +215,7 @@ pub(in crate::files) fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM] {
 }
 
 /// Fills `buffer` from `at`; less only where the file ends.
-pub(super) fn read_at(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+pub(crate) fn read_at(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pread(file, rest, at + filled as u64) {

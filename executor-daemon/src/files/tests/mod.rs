@@ -2,6 +2,7 @@
 //! with the walk.
 
 mod directories;
+pub(in crate::files) mod exploring;
 mod fence;
 mod large_text;
 mod lines;

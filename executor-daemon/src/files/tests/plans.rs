@@ -15,7 +15,6 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags};
 
@@ -24,6 +23,7 @@ use super::super::error::FileError;
 use super::super::fence::Fence;
 use super::super::object::{Facts, Object};
 use super::super::resolve::ResolveError;
+use super::exploring::{Random, corpus, explore, replay};
 use super::model::{Model, Reached, Refusal};
 use super::{BOTH, Tree, scaled};
 use crate::session::record::Access;
@@ -269,113 +269,42 @@ fn remove(top: &OwnedFd, slot: &Path) {
     }
 }
 
-/// A pseudo-random sequence that a seed repeats (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % (bound as u64).max(1)).unwrap()
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[3]
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        let length = 20 + self.below(300);
-        (0..length).map(|_| self.byte()).collect()
-    }
-
-    /// A plan changed a little, or two of them put together.
-    fn changed(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
-        if corpus.is_empty() || self.below(20) == 0 {
-            return self.bytes();
-        }
-        let mut bytes = corpus[self.below(corpus.len())].clone();
-        for _ in 0..=self.below(6) {
-            let at = self.below(bytes.len() + 1);
-            match self.below(4) {
-                0 if at < bytes.len() => bytes[at] = self.byte(),
-                1 => bytes.insert(at, self.byte()),
-                2 if at < bytes.len() => drop(bytes.remove(at)),
-                _ => {
-                    let other = &corpus[self.below(corpus.len())];
-                    let from = self.below(other.len() + 1);
-                    bytes.truncate(at);
-                    bytes.extend(&other[from..]);
-                }
-            }
-        }
-        bytes.truncate(400);
-        bytes
-    }
+fn new_plan(random: &mut Random) -> Vec<u8> {
+    let length = 20 + random.below(300);
+    (0..length).map(|_| random.byte()).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the corpus of a test")]
-fn corpus() -> Vec<Vec<u8>> {
-    let mut names: Vec<_> = std::fs::read_dir(CORPUS)
-        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
-        .unwrap_or_default();
-    names.sort();
-    names
-        .iter()
-        .map(|name| std::fs::read(name).unwrap())
-        .collect()
+/// A plan changed a little, or two of them put together.
+fn changed(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    if corpus.is_empty() || random.below(20) == 0 {
+        return new_plan(random);
+    }
+    let mut bytes = corpus[random.below(corpus.len())].clone();
+    for _ in 0..=random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(4) {
+            0 if at < bytes.len() => bytes[at] = random.byte(),
+            1 => bytes.insert(at, random.byte()),
+            2 if at < bytes.len() => drop(bytes.remove(at)),
+            _ => {
+                let other = &corpus[random.below(corpus.len())];
+                let from = random.below(other.len() + 1);
+                bytes.truncate(at);
+                bytes.extend(&other[from..]);
+            }
+        }
+    }
+    bytes.truncate(400);
+    bytes
 }
 
 #[test]
 fn known_plans_and_some_random_ones_keep_every_promise() {
-    let corpus = corpus();
-    for bytes in &corpus {
-        plan(bytes);
-    }
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..scaled(2_000, 60) {
-        plan(&random.changed(&corpus));
-    }
+    replay(&corpus(&[CORPUS]), scaled(2_000, 60), changed, plan);
 }
 
 #[test]
 #[ignore = "looks for new plans, for as many minutes as EXECUTOR_FUZZ_MINUTES says"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how a person asks a test for more"
-)]
 fn look_for_plans() {
-    let minutes = std::env::var("EXECUTOR_FUZZ_MINUTES").unwrap();
-    let end = Instant::now() + Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
-    std::fs::create_dir_all(CORPUS).unwrap();
-    let mut corpus = corpus();
-    let mut known: HashSet<Sign> = corpus.iter().flat_map(|bytes| plan(bytes)).collect();
-    let mut random = Random(u64::from(std::process::id()) << 20 | 1);
-    let mut plans = 0_u64;
-    while Instant::now() < end {
-        let bytes = random.changed(&corpus);
-        let signs = match std::panic::catch_unwind(|| plan(&bytes)) {
-            Ok(signs) => signs,
-            Err(panic) => {
-                std::fs::write(Path::new(CORPUS).join("found"), &bytes).unwrap();
-                std::panic::resume_unwind(panic);
-            }
-        };
-        plans += 1;
-        if signs.iter().any(|sign| !known.contains(sign)) {
-            known.extend(signs);
-            let name = blake3::hash(&bytes).to_hex();
-            std::fs::write(Path::new(CORPUS).join(&name[..16]), &bytes).unwrap();
-            corpus.push(bytes);
-        }
-    }
-    println!(
-        "{plans} plans, {} kept, {} kinds of resolution",
-        corpus.len(),
-        known.len()
-    );
+    explore(CORPUS, corpus(&[CORPUS]), changed, plan);
 }

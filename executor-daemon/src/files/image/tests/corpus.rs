@@ -6,12 +6,8 @@
 //! executor-daemon --lib look_for_images -- --ignored`. It keeps those bytes that
 //! get an answer that none got before, in `fuzz/image`.
 
-use std::collections::HashSet;
-use std::panic::catch_unwind;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use super::*;
+use crate::files::tests::exploring::{Random, corpus, explore, replay};
 use crate::files::tests::scaled;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/image");
@@ -56,46 +52,35 @@ fn ask(bytes: &[u8]) -> Sign {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).unwrap() % end.max(1)
+fn byte(random: &mut Random) -> u8 {
+    const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xd9, 0x2c, 0x3b];
+    match random.below(3) {
+        0 => TELLING[random.below(TELLING.len())],
+        _ => random.byte(),
     }
+}
 
-    fn byte(&mut self) -> u8 {
-        const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xd9, 0x2c, 0x3b];
-        match self.below(3) {
-            0 => TELLING[self.below(TELLING.len())],
-            _ => self.below(256).to_le_bytes()[0],
-        }
-    }
-
-    fn changed(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = corpus[self.below(corpus.len())].clone();
-        // Headers are where it matters.
-        let reach = if self.below(2) == 0 { 64 } else { usize::MAX };
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len().min(reach) + 1);
-            match self.below(5) {
-                0 | 1 if at < bytes.len() => bytes[at] = self.byte(),
-                2 => bytes.insert(at, self.byte()),
-                3 if at < bytes.len() => drop(bytes.remove(at)),
-                _ => {
-                    let other = &corpus[self.below(corpus.len())];
-                    let from = self.below(other.len() + 1);
-                    bytes.truncate(at);
-                    bytes.extend(&other[from..]);
-                }
+fn changed(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = corpus[random.below(corpus.len())].clone();
+    // Headers are where it matters.
+    let reach = if random.below(2) == 0 { 64 } else { usize::MAX };
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len().min(reach) + 1);
+        match random.below(5) {
+            0 | 1 if at < bytes.len() => bytes[at] = byte(random),
+            2 => bytes.insert(at, byte(random)),
+            3 if at < bytes.len() => drop(bytes.remove(at)),
+            _ => {
+                let other = &corpus[random.below(corpus.len())];
+                let from = random.below(other.len() + 1);
+                bytes.truncate(at);
+                bytes.extend(&other[from..]);
             }
         }
-        bytes.truncate(8 << 10);
-        mend_checksums(&mut bytes);
-        bytes
     }
+    bytes.truncate(8 << 10);
+    mend_checksums(&mut bytes);
+    bytes
 }
 
 /// Most changes of a PNG would only ever be found by its checksums.
@@ -119,61 +104,18 @@ fn mend_checksums(bytes: &mut [u8]) {
     }
 }
 
-fn files(directory: &str) -> Vec<Vec<u8>> {
-    let mut names: Vec<_> = std::fs::read_dir(directory)
-        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
-        .unwrap_or_default();
-    names.sort();
-    names.iter().map(|name| content(name)).collect()
+/// What was found before, and the fixtures.
+fn known() -> Vec<Vec<u8>> {
+    corpus(&[CORPUS, FIXTURES])
 }
 
 #[test]
 fn known_images_and_some_random_changes_of_them_get_an_answer() {
-    let mut corpus = files(CORPUS);
-    corpus.extend(files(FIXTURES));
-    for bytes in &corpus {
-        ask(bytes);
-    }
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..scaled(20_000, 500) {
-        ask(&random.changed(&corpus));
-    }
+    replay(&known(), scaled(20_000, 500), changed, ask);
 }
 
 #[test]
 #[ignore = "looks for new images, for as many minutes as EXECUTOR_FUZZ_MINUTES says"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how a person asks a test for more"
-)]
 fn look_for_images() {
-    let minutes = std::env::var("EXECUTOR_FUZZ_MINUTES").unwrap();
-    let end = Instant::now() + Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
-    std::fs::create_dir_all(CORPUS).unwrap();
-    let mut corpus = files(CORPUS);
-    corpus.extend(files(FIXTURES));
-    let mut known: HashSet<Sign> = corpus.iter().map(|bytes| ask(bytes)).collect();
-    let mut random = Random(u64::from(std::process::id()) << 20 | 1);
-    let mut asked = 0_u64;
-    while Instant::now() < end {
-        let bytes = random.changed(&corpus);
-        let sign = match catch_unwind(|| ask(&bytes)) {
-            Ok(sign) => sign,
-            Err(panic) => {
-                std::fs::write(Path::new(CORPUS).join("found"), &bytes).unwrap();
-                std::panic::resume_unwind(panic);
-            }
-        };
-        asked += 1;
-        if known.insert(sign) {
-            let name = blake3::hash(&bytes).to_hex();
-            std::fs::write(Path::new(CORPUS).join(&name[..16]), &bytes).unwrap();
-            corpus.push(bytes);
-        }
-    }
-    println!(
-        "{asked} asked, {} kept, {} kinds of answer",
-        corpus.len(),
-        known.len()
-    );
+    explore(CORPUS, known(), changed, |bytes| [ask(bytes)]);
 }

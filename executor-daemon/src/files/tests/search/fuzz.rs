@@ -5,12 +5,9 @@
 //! `EXECUTOR_FUZZ_MINUTES=10 cargo test -p executor-daemon --lib look_for_globs
 //! -- --ignored`. It keeps in `fuzz/globs` those that do something new.
 
-use std::collections::HashSet;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use super::super::super::error::FileError;
 use crate::files::search::globs_for_tests::PathGlobs;
+use crate::files::tests::exploring::{Random, corpus, explore, replay};
 use crate::files::tests::scaled;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/globs");
@@ -121,104 +118,40 @@ fn within(part: &[u8], name: &[u8]) -> bool {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % most as u64).unwrap()
-    }
-
-    fn byte(&mut self) -> u8 {
-        match self.below(12) {
-            0 => 0,
-            1 => u8::try_from(self.below(256)).unwrap(),
-            _ => ALPHABET[self.below(ALPHABET.len())],
-        }
-    }
-
-    /// A known one changed, or a new one.
-    fn changed(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
-        if corpus.is_empty() || self.below(4) == 0 {
-            return (0..=self.below(24)).map(|_| self.byte()).collect();
-        }
-        let mut bytes = corpus[self.below(corpus.len())].clone();
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len() + 1);
-            match self.below(3) {
-                0 if at < bytes.len() => bytes[at] = self.byte(),
-                1 => bytes.insert(at, self.byte()),
-                _ if at < bytes.len() => drop(bytes.remove(at)),
-                _ => {}
-            }
-        }
-        bytes.truncate(120);
-        bytes
+fn byte(random: &mut Random) -> u8 {
+    match random.below(12) {
+        0 => 0,
+        1 => random.byte(),
+        _ => ALPHABET[random.below(ALPHABET.len())],
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the corpus of a test")]
-fn corpus() -> Vec<Vec<u8>> {
-    let mut names: Vec<_> = std::fs::read_dir(CORPUS)
-        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
-        .unwrap_or_default();
-    names.sort();
-    names
-        .iter()
-        .map(|name| std::fs::read(name).unwrap())
-        .collect()
+/// A known one changed, or a new one.
+fn changed(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    if corpus.is_empty() || random.below(4) == 0 {
+        return (0..=random.below(24)).map(|_| byte(random)).collect();
+    }
+    let mut bytes = corpus[random.below(corpus.len())].clone();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(3) {
+            0 if at < bytes.len() => bytes[at] = byte(random),
+            1 => bytes.insert(at, byte(random)),
+            _ if at < bytes.len() => drop(bytes.remove(at)),
+            _ => {}
+        }
+    }
+    bytes.truncate(120);
+    bytes
 }
 
 #[test]
 fn known_globs_and_some_random_ones_keep_every_promise() {
-    let corpus = corpus();
-    for bytes in &corpus {
-        run(bytes);
-    }
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..scaled(100_000, 2_000) {
-        run(&random.changed(&corpus));
-    }
+    replay(&corpus(&[CORPUS]), scaled(100_000, 2_000), changed, run);
 }
 
 #[test]
 #[ignore = "looks for new globs, for as many minutes as EXECUTOR_FUZZ_MINUTES says"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how a person asks a test for more"
-)]
 fn look_for_globs() {
-    let minutes: f64 = std::env::var("EXECUTOR_FUZZ_MINUTES")
-        .unwrap()
-        .parse()
-        .unwrap();
-    let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
-    std::fs::create_dir_all(CORPUS).unwrap();
-    let mut corpus = corpus();
-    let mut known: HashSet<Sign> = corpus.iter().map(|bytes| run(bytes)).collect();
-    let mut random = Random(u64::from(std::process::id()) << 20 | 1);
-    let mut count = 0_u64;
-    while Instant::now() < end {
-        let bytes = random.changed(&corpus);
-        let sign = match std::panic::catch_unwind(|| run(&bytes)) {
-            Ok(sign) => sign,
-            Err(panic) => {
-                std::fs::write(Path::new(CORPUS).join("found"), &bytes).unwrap();
-                std::panic::resume_unwind(panic);
-            }
-        };
-        count += 1;
-        if known.insert(sign) {
-            let name = blake3::hash(&bytes).to_hex();
-            std::fs::write(Path::new(CORPUS).join(&name[..16]), &bytes).unwrap();
-            corpus.push(bytes);
-        }
-    }
-    println!(
-        "{count} globs, {} kept, {} kinds",
-        corpus.len(),
-        known.len()
-    );
+    explore(CORPUS, corpus(&[CORPUS]), changed, |bytes| [run(bytes)]);
 }
